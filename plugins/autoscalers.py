@@ -1,4 +1,4 @@
-"""What autoscalers know of the rules of in-tree plugins.
+"""The rules of in-tree plugins that autoscalers know.
 
 Cluster Autoscaler runs the PreFilter and Filter plugins of kube-scheduler itself. Karpenter has its own simulation.
 

@@ -87,7 +87,7 @@ NOTHING: Final = GpuRequest()
 
 
 def gpu_request(pod: PodInfo) -> GpuRequest:
-    """Return the GPU request of a pod."""
+    """Return the request in the annotations of a pod; `NOTHING` without GPUs, one with a `fault` if they are malformed."""
     annotations = pod.annotations
     if GPU_MILLI not in annotations and GPU_COUNT not in annotations:
         return NOTHING
@@ -154,7 +154,7 @@ def tightest(left: Int64s, request: GpuRequest) -> Int64s:
 
 
 class Gpus:
-    """Which pods have which GPUs, for all plugins of a scheduler.
+    """The GPUs of each pod, for all plugins of a scheduler.
 
     A pod placed by another scheduler without its GPUs in an annotation counts as if it had the GPUs that fit tightest.
     """

@@ -291,8 +291,9 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         """Return the sum of the weights of the matching terms."""
         if has_many_terms(pod):
             return self._weigh_many(pod, snapshot) + weigh_nodes(snapshot, self._added_preferred)
-        rules: tuple[tuple[int, NodeRule], ...]
-        rules = state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else _preferred_rules(_preferred(pod))
+        rules: tuple[tuple[int, NodeRule], ...] | None = state.find(_PRE_SCORE, tuple)
+        if rules is None:
+            rules = _preferred_rules(_preferred(pod))
         return weigh_nodes(snapshot, (*self._added_preferred, *rules))
 
     def _weigh_many(self, pod: PodInfo, snapshot: Snapshot) -> Int64s:

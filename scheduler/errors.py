@@ -96,7 +96,7 @@ class FieldError:
 
 
 class ConfigurationError(SchedulerError):
-    """All errors of a configuration."""
+    """A configuration that cannot be used, with every error that was found in it; `source` is its file or object."""
 
     def __init__(self, errors: Sequence[FieldError], source: str = "") -> None:
         self.errors = tuple(errors)

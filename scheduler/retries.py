@@ -19,7 +19,7 @@ REFUSALS: Final = frozenset({401, 403})
 
 
 class RetryPolicy(NamedTuple):
-    """Which requests are sent again after an error.
+    """The requests that are sent again after an error.
 
     Attributes:
         tries: the most tries.

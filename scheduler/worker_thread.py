@@ -85,9 +85,8 @@ def cpu_seconds(process: int | str = "self", thread: int | None = None) -> float
     """Return the CPU seconds of a process, or of one of its threads; None if unknown, such as after its end."""
     where = Path("/proc", str(process), *(() if thread is None else ("task", str(thread))), "stat")
     try:
-        fields = (
-            where.read_bytes().rpartition(b")")[2].split()
-        )  # the name before it may contain any characters
+        # The name before it may contain any characters.
+        fields = where.read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
     user, system = fields[11:13]

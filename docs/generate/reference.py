@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 100
 _FIRST_RELEASE: Final = "0.2.0"
 _ACCOUNT: Final = Named("kube-system", "custom-scheduler")
-_ONLY_IN_TOOLS: Final = ("simulator", "testing", "tools")
+_ONLY_IN_TOOLS: Final = ("testing", "tools")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

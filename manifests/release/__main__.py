@@ -137,10 +137,8 @@ def _packages(release: Release) -> None:
 def _sbom(release: Release) -> None:
     """List the Python packages of the image."""
     into = release.into / f"{NAME}-{release.version}.cdx.json"
-    here = (
-        "--old-file=.venv/dev",
-        f"BIN={Path(sys.executable).parent}",
-    )  # uses the environment that runs this
+    # Uses the environment that runs this.
+    here = ("--old-file=.venv/dev", f"BIN={Path(sys.executable).parent}")
     environment = {"SOURCE_DATE_EPOCH": str(release.source.seconds)}
     run("make", *here, "sbom", f"SBOM={into}", folder=release.source.folder, environment=environment)
 

@@ -45,7 +45,7 @@ _UNWRITTEN = "<extended-resources>"
 
 
 class NodeClaim(NamedTuple):
-    """What a pod needs on nodes that lack some of its extended resources.
+    """The devices that a pod needs on nodes that lack some of its extended resources.
 
     Attributes:
         claim: the claim, with a request for each container's share.
@@ -57,7 +57,7 @@ class NodeClaim(NamedTuple):
 
     @property
     def mappings(self) -> tuple[ContainerExtendedResourceRequest, ...]:
-        """Which request provides which container's resource.
+        """The request that provides each resource of each container.
 
         There may be many more mappings than containers. Only a claim that is small enough gets devices, so build them then.
         """
@@ -205,7 +205,7 @@ class _Ask(NamedTuple):
 
 
 class _Sharing:
-    """How containers share the devices of one resource.
+    """The shares of containers in the devices of one resource.
 
     A container that keeps running has a request of its own. An init container that ends before the next one starts first
     uses the requests of the long-running containers after it. All such init containers share the largest request for

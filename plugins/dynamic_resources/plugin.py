@@ -401,10 +401,8 @@ class DynamicResources(
         self._features = DeviceFeatures.of(features)
         self._has_extended = features.enabled("DRAExtendedResource")
         self._of_groups = features.enabled("DRAWorkloadResourceClaims")
-        self._reserved: tuple[PodGroup | None, set[str]] = (
-            None,
-            set(),
-        )  # the last attempt at a group: its pods
+        # The last attempt at a group: its pods.
+        self._reserved: tuple[PodGroup | None, set[str]] = (None, set())
         self._inventory = self._devices.inventory(self._features)
         self._node_uses = (
             NodeUses(self._devices, self._inventory, PodRules.of(features.enabled))
@@ -892,7 +890,7 @@ class DynamicResources(
 
 
 def _of(state: CycleState) -> PodDevices:
-    return state.read(_STATE, PodDevices) if _STATE in state else _NO_DEVICES
+    return state.find(_STATE, PodDevices) or _NO_DEVICES
 
 
 def _refused(why: str, code: str = "") -> Status:

@@ -145,7 +145,7 @@ class PodDevices:
         return self.held if self.special is None else self.held[:-1]
 
     def is_reserved(self, claim: ResourceClaim, pod: PodInfo) -> bool:
-        """Return whether a claim is reserved for a pod."""
+        """Return whether a pod may use a claim: the claim is reserved for it, or for its group where groups reserve claims."""
         return is_reserved_for(claim, pod.uid) or (self.of_groups and is_reserved_for_group_of(claim, pod))
 
     # Allocation on a node.

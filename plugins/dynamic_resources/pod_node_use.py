@@ -190,7 +190,7 @@ class PodNodeUse:
 
 
 class NodeUses:
-    """What the devices of claims take of nodes.
+    """The amounts that the devices of claims take of nodes.
 
     Args:
         devices: the devices of the cluster and their claims.

@@ -281,9 +281,8 @@ class AffinityState:
         self._others = others  # the required anti-affinity of pods on nodes
         self._affinity = affinity  # by the pod's topology keys: pods that match all of its terms
         self._anti_affinity = anti_affinity  # topology key -> pods that match its terms
-        self._existing_anti_affinity = (
-            existing_anti_affinity  # topology key -> existing terms that match the pod
-        )
+        # topology key -> existing terms that match the pod
+        self._existing_anti_affinity = existing_anti_affinity
 
     @classmethod
     def of(

@@ -98,10 +98,7 @@ class TermReader:
 
     def look_at(self, snapshot: Snapshot) -> None:
         """Set the store of namespaces."""
-        try:
-            found = snapshot.objects(NAMESPACES)
-        except LookupError:
-            found = _NOTHING  # an unwatched kind must not prevent the placement of pods
+        found = snapshot.watched_objects(NAMESPACES)
         version = found.version("")
         if found is not self._namespaces or version != self._version:
             self._namespaces, self._version = found, version

@@ -123,7 +123,7 @@ class TimeRange(Duration):
 
 
 class Tls(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How to verify the server.
+    """The verification of the server.
 
     Attributes:
         ca_file: PEM file of the certificate authorities; "" uses those of the system.
@@ -139,7 +139,7 @@ InstanceIs = Literal["Any", "NodeName", "InternalIP"]
 
 
 class PrometheusArgs(PluginArgs, frozen=True):
-    """How to connect to a Prometheus server and query it.
+    """The connection to a Prometheus server, and its queries.
 
     Attributes:
         ip: its base URL; the default scheme is `http://`.

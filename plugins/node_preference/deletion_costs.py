@@ -51,9 +51,8 @@ class FillOrder:
     def __init__(self, preference: Preference) -> None:
         self._sets = preference.sets
         self._filled = 0
-        self._replicas: list[list[int]] = [
-            [] for _ in range(len(self._sets) + 1)
-        ]  # by set, as they are added
+        # By set, as they are added.
+        self._replicas: list[list[int]] = [[] for _ in range(len(self._sets) + 1)]
 
     def extend(self, replicas: int) -> Generator[None, None, None]:
         """Compute the order up to a number of replicas, in steps."""
@@ -107,9 +106,8 @@ class DeletionCosts:
         self._due: dict[tuple[str, str], PodInfo] = {}  # key of a ReplicaSet -> one of its pods
         self._is_writing = False
         self._orders: BoundedDict[Preference, FillOrder] = BoundedDict(_MOST_ORDERS)
-        self._costs: BoundedDict[str, tuple[str, int]] = BoundedDict(
-            _MOST_WRITTEN
-        )  # pod uid -> its version, the cost written for it
+        # pod uid -> its version, the cost written for it
+        self._costs: BoundedDict[str, tuple[str, int]] = BoundedDict(_MOST_WRITTEN)
         self._written = metrics.counter(
             "custom_scheduler_pod_deletion_costs_written_total",
             "Deletion costs of pods that NodePreference wrote.",

@@ -211,9 +211,8 @@ class NodeResourceTopologyMatch(
         self._strategy = ZoneScores(strategy.type, weights)
         self._aligned: BoundedDict[ZoneRequest, SlotResults] = BoundedDict(_MOST_REQUESTS)
         self._scores: BoundedDict[ZoneRequest, SlotResults] = BoundedDict(_MOST_REQUESTS)
-        self._waiting: BoundedDict[str, None] = BoundedDict(
-            _MOST_WAITING
-        )  # uids of pods that stale nodes rejected
+        # Uids of pods that stale nodes rejected.
+        self._waiting: BoundedDict[str, None] = BoundedDict(_MOST_WAITING)
         self._numbers = metrics.gauge(
             "custom_scheduler_node_topologies",
             "NodeResourceTopologies by state: read, invalid in part or as a whole, and stale.",
@@ -373,9 +372,10 @@ class NodeResourceTopologyMatch(
         Source:
             scheduler-plugins, pkg/noderesourcetopology/filter.go, Filter, and preemption/preemption.go.
         """
-        evicted = state.read(_EVICTED, EvictedPods).by_row if _EVICTED in state else {}
-        if not evicted:
+        pods = state.find(_EVICTED, EvictedPods)
+        if pods is None or not pods.by_row:
             return []
+        evicted = pods.by_row
         table, exceeding, known = self._reservations.table, [], []
         free: list[Mapping[tuple[int, str], int]] = []
         for position in np.flatnonzero(np.isin(rows, list(evicted))).tolist():

@@ -1,4 +1,4 @@
-"""What a pod requests of NUMA zones: each container, and the pod as a whole.
+"""The requests of a pod for NUMA zones: each container, and the pod as a whole.
 
 Source:
     scheduler-plugins, pkg/util/resource.go, GetPodEffectiveRequest; pkg/noderesourcetopology/resourcerequests/exclusive.go
@@ -88,7 +88,7 @@ def is_concerned(pod: PodInfo) -> bool:
 
 
 def zone_request(pod: PodInfo) -> ZoneRequest:
-    """Return the request of a pod."""
+    """Return what a pod requests of zones, by container and as a whole."""
     spec = pod.pod.spec
     containers = [
         ContainerRequest(

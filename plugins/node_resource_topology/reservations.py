@@ -1,4 +1,4 @@
-"""What pods take of NUMA zones until the NodeResourceTopology of their node shows it.
+"""The amounts that pods take of NUMA zones until the NodeResourceTopology of their node shows it.
 
 An agent updates the object some time after a pod started. Until then a second pod would be placed on the same free
 amounts. There are three ways to deal with this, as in scheduler-plugins: to ignore it, to leave the node out while a pod is
@@ -86,7 +86,7 @@ def total_of(freed: Iterable[Freed]) -> dict[tuple[int, str], int]:
 
 
 class CacheArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How a newer object replaces subtracted amounts.
+    """The rules by which a newer object replaces subtracted amounts.
 
     Attributes:
         foreign_pods_detect: which pods that the object does not include, and that this scheduler has not placed, make the

@@ -173,9 +173,8 @@ def read_topology(obj: Mapping[str, Any]) -> NodeTopology | str:
     Invalid fields do not count, as if they were absent; an invalid amount is 0. `problems` names them.
     """
     try:
-        found = typed_object(
-            obj, NodeResourceTopology
-        )  # it is read once, so `objects.typed` need not keep it
+        # It is read once, so `objects.typed` need not keep it.
+        found = typed_object(obj, NodeResourceTopology)
     except ObjectError as error:
         return f"{error.path or 'object'}: {error.problem}"
     problems: list[str] = []

@@ -116,7 +116,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
         Up to 1.35 it is 100 for full balance, down to 50.
         """
-        requests = self._prepared_requests(state, pod)
+        requests = state.find(_PRE_SCORE, tuple) or self._requests(pod)
         if not any(requests):
             return np.zeros(snapshot.n_nodes, dtype=np.int64)
         used = usages(snapshot, self._resources, requests, snapshot.requested, self._devices)
@@ -170,7 +170,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return [usage for usage in used if usage.allocatable]
 
     def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        requests = self._prepared_requests(state, pod)
+        requests = state.find(_PRE_SCORE, tuple) or self._requests(pod)
         if not any(requests):
             return 0
         used = self._used_on(node, requests)
@@ -179,9 +179,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return with_pod
         return wrapped(_HALF + divide_one(wrapped(_HALF + with_pod - _without_pod(used)), 2))
 
-    def _prepared_requests(self, state: CycleState, pod: PodInfo) -> tuple[int, ...]:
-        return state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._requests(pod)
-
     def _requests(self, pod: PodInfo) -> tuple[int, ...]:
         balanced_score = pod.resources.balanced_score
         return tuple([balanced_score.get(resource.name, 0) for resource in self._resources])
@@ -189,7 +186,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
 @dataclass(slots=True, eq=False)
 class _Before:
-    """How balanced nodes are without the pod to place.
+    """The balance of nodes without the pod to place.
 
     Attributes:
         log: the change log of the cluster.

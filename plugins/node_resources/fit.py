@@ -168,9 +168,8 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             return None  # its own amounts on the node count
         backed = self._devices.wanted_by(pod)
         if backed and self._scores_devices:
-            return (
-                None  # a device may be available on many nodes, and become allocated on all of them at once
-            )
+            # A device may be available on many nodes, and become allocated on all of them at once.
+            return None
         return tuple(pod.resources.requests.items()), self._score_requests(pod), backed
 
     def events(self) -> Sequence[EventWithHint]:
@@ -355,7 +354,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        requests = self._prepared_requests(state, pod)
+        requests = state.find(_PRE_SCORE, tuple) or self._score_requests(pod)
         used = usages(snapshot, self._resources, requests, snapshot.nonzero_requested, self._devices)
         if self._ratio:
             return self._ratio.mean_score(snapshot.n_nodes, used)
@@ -386,11 +385,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         return self.score_placement(group, placement, members, snapshot)
 
     def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        used = usages_on(node, self._resources, self._prepared_requests(state, pod), nonzero=True)
+        requests = state.find(_PRE_SCORE, tuple) or self._score_requests(pod)
+        used = usages_on(node, self._resources, requests, nonzero=True)
         return self._ratio.mean_score_on(used) if self._ratio else mean_score_on(used, self._score_one)
-
-    def _prepared_requests(self, state: CycleState, pod: PodInfo) -> tuple[int, ...]:
-        return state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else self._score_requests(pod)
 
     def _score_requests(self, pod: PodInfo) -> tuple[int, ...]:
         fit_score = pod.resources.fit_score

@@ -249,7 +249,7 @@ def lacking(label: Interned[str | None]) -> Bools:
 
 
 class CountedNodes:
-    """Which nodes each constraint of a pod counts.
+    """The nodes that each constraint of a pod counts.
 
     Args:
         snapshot: the cluster.

@@ -176,7 +176,7 @@ class DefaultSelectors:
     def look_at(self, snapshot: Snapshot) -> None:
         """Set the stores of the objects; unwatched kinds have none."""
         for kind in KINDS:
-            found = _objects(snapshot, kind)
+            found = snapshot.watched_objects(kind)
             if kind == SERVICES and found is not self._objects.get(kind):
                 self._services.clear()
             self._objects[kind] = found
@@ -239,13 +239,6 @@ class DefaultSelectors:
 
 
 _UNSELECTED: Final = LabelRule(())
-
-
-def _objects(snapshot: Snapshot, kind: str) -> Objects:
-    try:
-        return snapshot.objects(kind)
-    except LookupError:
-        return _NOTHING  # an unwatched kind must not prevent the placement of pods
 
 
 def _selected_labels(found: Mapping[str, Any]) -> dict[str, str]:

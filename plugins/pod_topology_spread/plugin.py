@@ -216,9 +216,8 @@ class SpreadState:
         """
         missing = [n for n, each in enumerate(constraints, 1) if not snapshot.has_label(each.topology_key)]
         if missing:
-            constraints = constraints[
-                : missing[0]
-            ]  # no node passes the missing one, so later ones do not matter
+            # No node passes the missing one, so later ones do not matter.
+            constraints = constraints[: missing[0]]
         within = nodes_with_keys(snapshot, constraints)
         nodes = CountedNodes(snapshot, pod, within, work, compares=compares)
         pods = CountedPods(snapshot, constraints, work)

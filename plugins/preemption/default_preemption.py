@@ -63,7 +63,7 @@ _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolu
 
 
 class DefaultPreemptionArgs(PreemptingArgs, frozen=True):
-    """How many candidates are enough.
+    """The number of candidates that is enough.
 
     Attributes:
         min_candidate_nodes_percentage: percentage of the nodes where preemption might help, 0 to 100.

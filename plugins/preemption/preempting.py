@@ -1,4 +1,4 @@
-"""What all preempting plugins share: find candidates or the victims of a group, call extenders, and evict the victims.
+"""The common code of all preempting plugins: find candidates or the victims of a group, call extenders, and evict the victims.
 
 The dry run uses the current cluster. The preemption is carried out in the background, and until it is done the pod is
 not tried again.
@@ -267,7 +267,7 @@ def _sum(pods: Sequence[PodInfo]) -> dict[str, int]:
 
 
 NEEDS: Final = Needs(kinds=frozenset({BUDGETS}), rights=frozenset({"delete v1/pods"}))
-"""What preemption needs."""
+"""The kind that preemption reads, and its right to evict pods."""
 
 MOST_EXPLAINED: Final = 16
 """The number of nodes on which victims are searched for an explanation."""

@@ -212,7 +212,7 @@ def _warn(key: str, text: str, **holder: str) -> None:
 
 
 class _Class(NamedTuple):
-    """What is read of a PriorityClass.
+    """The fields of a PriorityClass that are read.
 
     Attributes:
         obj: the object.

@@ -70,7 +70,7 @@ class ElasticQuota(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What one namespace may have: resource -> milliCPU, bytes or a count.
+    """The limits of one namespace: resource -> milliCPU, bytes or a count.
 
     Attributes:
         min: what the namespace is guaranteed; a missing resource is 0.
@@ -85,7 +85,7 @@ class Quota:
 
     @property
     def limit(self) -> Mapping[str, int]:
-        """What the namespace may use at most, as `over_max` compares it; a missing resource has no limit."""
+        """The amounts that the namespace may use at most, as `over_max` compares it; a missing resource has no limit."""
         return {} if self.max is None else {**dict.fromkeys(_ALWAYS_COMPARED, 0), **self.max}
 
     def over_max(self, used: Mapping[str, int], more: Mapping[str, int]) -> bool:
@@ -287,9 +287,8 @@ class NamespaceUsage:
     ) -> NamespaceUsage:
         """Count the pods of a hypothetical snapshot, which is not the live cluster."""
         usage = cls(account_of)
-        usage._follow_rows(
-            snapshot, range(snapshot.n_nodes)
-        )  # a loop over all nodes, outside of scheduling cycles
+        # A loop over all nodes, outside of scheduling cycles.
+        usage._follow_rows(snapshot, range(snapshot.n_nodes))
         usage._name(with_quota)
         return usage
 

@@ -117,7 +117,7 @@ class InTheWay:
     asked: int
 
     def message(self, standing: QueueUsage) -> str:
-        """Return the message."""
+        """Return the reason for users, with the title of the queue and readable amounts."""
         title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
         used, most, asked, promised = readable_amounts(
             self.resource, self.used, self.most, self.asked, self.promised
@@ -130,7 +130,7 @@ class InTheWay:
 
 @dataclass(frozen=True, slots=True)
 class QueueAttempt:
-    """What one attempt knows of the queues.
+    """The state of the queues in one attempt.
 
     Attributes:
         standing: the state of the queues.

@@ -45,7 +45,7 @@ _CHANGE: Final = 0.0005
 
 
 class HistoryArgs(PluginArgs, frozen=True, kw_only=True):
-    """How the use of the past counts.
+    """The effect of past use on the shares.
 
     Attributes:
         half_life: the time after which a use counts half.

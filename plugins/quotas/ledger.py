@@ -53,9 +53,8 @@ def divide(room: Floats, whole: Floats, wanted: Floats, sure: Floats, weights: F
         share = np.where(wanted > 0, wanted / whole, 0.0).max(axis=1, initial=0.0)
         full = np.where(share > 0, share / weights, 0.0)  # the level at which a queue has what it wants
         rate = np.where(wanted > 0, wanted / full[:, None], 0.0)
-        begin = np.where(
-            rate > 0, floor / rate, 0.0
-        )  # the level from which it grows beyond its guaranteed amount
+        # The level from which it grows beyond its guaranteed amount.
+        begin = np.where(rate > 0, floor / rate, 0.0)
     stop = full.copy()
     grows = full > 0
     level = 0.0
@@ -348,7 +347,7 @@ class PendingRequests:
 
 
 class _Sums:
-    """What the pods of a tree's queues use and want, including those of queues below.
+    """The amounts that the pods of a tree's queues use and request, including those of queues below.
 
     One leaf is recounted along its path to the root, so the time does not depend on the number of queues. Arrays that
     were returned are never changed.

@@ -50,7 +50,7 @@ _COMPARED_AT_ONCE = 64
 
 
 class VolumeTraits(NamedTuple):
-    """What decides whether an unclaimed volume fits a claim, apart from its size and its nodes."""
+    """The traits that decide whether an unclaimed volume fits a claim, apart from its size and its nodes."""
 
     is_available: bool
     volume_mode: str
@@ -93,7 +93,7 @@ class VolumeDemand:
 
     @property
     def traits(self) -> Hashable:
-        """What `admits` depends on, of claims of one class."""
+        """The fields of claims of one class on which `admits` depends."""
         return self.volume_mode, self.attributes_class, self.access_modes, self.labels
 
     @cached_property
@@ -180,17 +180,15 @@ class Candidates(ABC, Generic[S, T]):
         self._seen = 0
         self._left: dict[str, None] = {}  # names that have to be read again
         self.version = 0
-        self._removed: deque[int] = deque(
-            maxlen=_MOST_REMOVED
-        )  # numbers: the last changes, if they were removals
+        # Numbers: the last changes, if they were removals.
+        self._removed: deque[int] = deque(maxlen=_MOST_REMOVED)
         self._clear()
 
     def _clear(self) -> None:
         self.ranked: Sequence[tuple[int, str, int]] = ()
         self._known: dict[str, tuple[tuple[int, str, int], Reach]] = {}  # name -> its place in `ranked`
-        self._new: dict[
-            str, tuple[tuple[int, str, int], Reach, int]
-        ] = {}  # objects without a number, and their codes
+        # Objects without a number, and their codes.
+        self._new: dict[str, tuple[tuple[int, str, int], Reach, int]] = {}
         self._added = 0
         self._codes: Int64s = np.zeros(0, dtype=np.int64)  # by number: places in `_traits`
         self._n_fit = 0  # how many codes are not 0
@@ -344,7 +342,7 @@ UNCLAIMED: Final = Index(
 
 
 class CachedPick(NamedTuple):
-    """What a claim takes on each node.
+    """The volume or storage that a claim takes on each node.
 
     Attributes:
         version: the version of the volumes.
@@ -390,7 +388,7 @@ CAPACITIES_OF_CLASS: Final = Index(CSIStorageCapacity, lambda capacity: (capacit
 
 
 class CapacityTraits(NamedTuple):
-    """What a report about a class says of its nodes, in bytes: the largest volume that fits, and the capacity."""
+    """The amounts in a report about a class, in bytes: the largest volume that fits, and the capacity."""
 
     largest: int
     capacity: int
@@ -404,9 +402,8 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, CapacityTraits]):
 
     def __init__(self, class_name: str) -> None:
         super().__init__(class_name)
-        self._largest: tuple[tuple[object, ...], Int64s] | None = (
-            None  # versions of reports and nodes, and the result
-        )
+        # Versions of reports and nodes, and the result.
+        self._largest: tuple[tuple[object, ...], Int64s] | None = None
 
     def _is_one(self, capacity: CSIStorageCapacity) -> bool:
         return capacity.storage_class_name == self._class_name

@@ -176,9 +176,8 @@ class _Picks:
         self.candidates = candidates
         self._snapshot = snapshot
         self._none = none
-        self._kinds: dict[
-            Hashable, tuple[bytes, Bools]
-        ] = {}  # demand -> the volumes that fit, as bytes and array
+        # demand -> the volumes that fit, as bytes and array
+        self._kinds: dict[Hashable, tuple[bytes, Bools]] = {}
         self._selections: dict[bytes, Selection] = {}  # volumes that fit -> their selection
         self._last: dict[bytes, Int64s] = {}  # volumes that fit -> what the last such claim took
         self._taken: list[tuple[bytes, Int64s]] = []

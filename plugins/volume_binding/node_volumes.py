@@ -1,4 +1,4 @@
-"""Which nodes can have all volumes of a pod, why others cannot, and what to bind and provision for it on each node.
+"""The nodes that can have all volumes of a pod, the reasons of the others, and the changes to bind and provision on each node.
 
 All nodes are evaluated at once: the state of a claim is an array by node.
 

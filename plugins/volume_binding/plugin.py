@@ -282,7 +282,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     reason_codes = MappingProxyType(
         {
             CLAIM_NOT_FOUND: "a PersistentVolumeClaim of the pod does not exist",
-            CLAIM_UNBOUND: "a claim of the pod, whose class binds at once, has no volume yet",
+            CLAIM_UNBOUND: "a claim of the pod, whose class binds immediately, has no volume yet",
             CLAIM_TERMINATING: "a claim of the pod is being deleted",
             CLAIM_OF_OTHER_POD: "a claim has the name of that for an ephemeral volume of the pod, and belongs to another",
             VOLUME_NOT_FOUND: "the volume of a claim of the pod does not exist",
@@ -417,12 +417,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return self._scorer.score(state.read(_FOUND, NodeVolumes), snapshot, feasible)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        found = state.read(_FOUND, NodeVolumes).on(node_name) if _FOUND in state else None
+        found = state.find(_FOUND, NodeVolumes)
+        its = None if found is None else found.on(node_name)
         self._begun.pop(pod.uid, None)
         state.delete(_FOUND)  # frees arrays that are not needed while the volumes are bound
-        if found is not None:
+        if its is not None:
             try:
-                state.write(_CHANGES, self._binder.assume(found, node_name))
+                state.write(_CHANGES, self._binder.assume(its, node_name))
             except Exception:
                 self._failures.add("assume")
                 raise
@@ -446,4 +447,4 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
 def _changes(state: CycleState) -> Sequence[Any]:
     """Return the changes to write for the pod."""
-    return state.read(_CHANGES, list) if _CHANGES in state else []
+    return state.find(_CHANGES, list) or []

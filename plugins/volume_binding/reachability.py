@@ -179,9 +179,8 @@ class _Filed(Generic[K]):
 
     def __init__(self) -> None:
         self._columns: dict[K, int] = {}
-        self._entries: Int64s = np.zeros(
-            0, dtype=np.int64
-        )  # columns, and numbers in the lower bits; ascending
+        # Columns, and numbers in the lower bits; ascending.
+        self._entries: Int64s = np.zeros(0, dtype=np.int64)
         self._added: list[int] = []  # entries that are not merged yet
 
     def __len__(self) -> int:
@@ -300,9 +299,8 @@ class _InColumns:
             if at_least:
                 places = places[self._numbers[places] >= at_least]
             first = np.full(self._n_columns, len(self._entries) - 1, dtype=np.intp)
-            first[self._entries[places] >> _BITS] = (
-                places  # of several entries in a column the last one remains
-            )
+            # Of several entries in a column the last one remains.
+            first[self._entries[places] >> _BITS] = places
             self._at_least, self._places = at_least, first[columns]
             return self._numbers[self._places]
         self._places = self._places_from(columns << _BITS | at_least, at_least)

@@ -100,9 +100,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         self._work = PluginWork(time_slice)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        return (
-            None if pod.storage_volumes and _counts(pod) else ()
-        )  # results depend on claims and volumes, which change
+        # Results depend on claims and volumes, which change.
+        return None if pod.storage_volumes and _counts(pod) else ()
 
     def events(self) -> Sequence[EventWithHint]:
         def event(

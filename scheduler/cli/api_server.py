@@ -22,14 +22,14 @@ from scheduler.configuration.overrides import GivenFeatures
 from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.daemon.logs import configure_logging
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.simulator.access.authentication import may_write
-from scheduler.simulator.external_controllers import KubeletOptions
-from scheduler.simulator.scenarios.clusters import furnish, heterogeneous
-from scheduler.simulator.scenarios.scenario import Scenario, gang_faults, load_scenario
-from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
-from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.cluster_observer import WatchOnDemand
 from scheduler.tools.board.sign_in import serving_board
+from scheduler.tools.simulator.access.authentication import may_write
+from scheduler.tools.simulator.external_controllers import KubeletOptions
+from scheduler.tools.simulator.scenarios.clusters import furnish, heterogeneous
+from scheduler.tools.simulator.scenarios.scenario import Scenario, gang_faults, load_scenario
+from scheduler.tools.simulator.scenarios.scenario_player import ScenarioPlayer
+from scheduler.tools.simulator.server import ApiServer
 
 if TYPE_CHECKING:
     from pathlib import Path

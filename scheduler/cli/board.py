@@ -78,9 +78,8 @@ def board(
 
 
 def _of_file(cluster: str, configuration: Configuration, port: int) -> Coroutine[Any, Any, None]:
-    shown = FileBoard(
-        cluster_file.load(cluster), configuration
-    )  # here, because its plugins fetch data in an event loop of their own
+    # Here, because its plugins fetch data in an event loop of their own.
+    shown = FileBoard(cluster_file.load(cluster), configuration)
 
     async def serve() -> None:
         stop = stop_on_signals()
@@ -97,9 +96,8 @@ def _of_file(cluster: str, configuration: Configuration, port: int) -> Coroutine
 def _of_recording(folder: Path, at: datetime | None, port: int) -> Coroutine[Any, Any, None]:
     from scheduler.tools.board.recorded import of_recording  # few record
 
-    subject, moment = of_recording(
-        folder, None if at is None else at.replace(tzinfo=UTC)
-    )  # here, because it runs an event loop of its own
+    # Here, because it runs an event loop of its own.
+    subject, moment = of_recording(folder, None if at is None else at.replace(tzinfo=UTC))
 
     async def serve() -> None:
         stop = stop_on_signals()

@@ -15,8 +15,8 @@ from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.kube.client.connect import connect
 from scheduler.kube.client.requests import StartupRequests
-from scheduler.simulator.remote import as_registered, delete, register, running
-from scheduler.simulator.scenarios.scenario import NodeGroup, NodeTaint, group_faults
+from scheduler.tools.simulator.remote import as_registered, delete, register, running
+from scheduler.tools.simulator.scenarios.scenario import NodeGroup, NodeTaint, group_faults
 
 if TYPE_CHECKING:
     from pathlib import Path

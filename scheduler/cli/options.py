@@ -221,7 +221,7 @@ def features_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Output(Enum):
-    """How results are written."""
+    """The format of results."""
 
     TABLE = "table"
     JSON = "json"

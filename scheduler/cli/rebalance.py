@@ -26,8 +26,8 @@ from scheduler.cli.why_output import write_json
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.errors import ObjectError
 from scheduler.kube.client.resources import POD_DISRUPTION_BUDGETS
-from scheduler.simulator.apimachinery.selectors import parse_labels
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.selectors import parse_labels
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from scheduler.tools.whatif import cluster_file
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFileError
 from scheduler.tools.whatif.eviction_budgets import BUDGETS
@@ -59,7 +59,7 @@ _STOPPED: Final = 3
 
 
 class Output(Enum):
-    """How results are written."""
+    """The format of results."""
 
     TABLE = "table"
     JSON = "json"
@@ -67,7 +67,7 @@ class Output(Enum):
 
 
 class _Task(NamedTuple):
-    """What to do, with the values of the flags."""
+    """The values of the flags."""
 
     objective: str
     wanted: Wanted

@@ -47,7 +47,7 @@ _MORE_NODES: Final = re.compile(r"(?P<count>[0-9]{1,4})(:(?P<like>.+))?")
 
 
 class Change(NamedTuple):
-    """What changes in the cluster.
+    """The planned changes of the cluster.
 
     Attributes:
         filenames: files with objects that do not exist yet.

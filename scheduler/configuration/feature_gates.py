@@ -235,7 +235,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What is on: the feature gates, and the changes of a Kubernetes version that have no gate.
+    """The enabled feature gates, and the changes of a Kubernetes version that have no gate.
 
     Attributes:
         version: the emulated version of Kubernetes, for example 1.36.

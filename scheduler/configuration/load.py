@@ -63,7 +63,7 @@ class Configuration:
 
     @property
     def features(self) -> Features:
-        """What is on: feature gates and changes of the emulated Kubernetes version."""
+        """The enabled feature gates, and the changes of the emulated Kubernetes version."""
         return features_of(self.settings.feature_gates, self.settings.emulated_version)
 
     def place(self, path: str) -> str:

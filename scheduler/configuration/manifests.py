@@ -171,9 +171,8 @@ def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, con
         return
     own_kind = _text(header.kind)
     if header.items is not None and (own_kind is None or own_kind.endswith("List")):
-        of_items = (own_kind or "").removesuffix(
-            "List"
-        ) or None  # a plain List does not declare the kind of its items
+        # A plain List does not declare the kind of its items.
+        of_items = (own_kind or "").removesuffix("List") or None
         version = _text(header.api_version) if of_items else None
         for index, one in enumerate(header.items):
             place = entry(f"{where}, items" if where else "items", index)

@@ -50,7 +50,7 @@ def with_leader_election(configuration: Configuration, **fields: Any) -> Configu
 
 
 class GivenFeatures(NamedTuple):
-    """What a command line says about features.
+    """The flags of a command line about features.
 
     Attributes:
         version: the emulated version of Kubernetes; "" if not given.

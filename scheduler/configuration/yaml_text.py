@@ -114,14 +114,12 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 _MAX_DEPTH = 64
 _MAX_VALUES = 100_000  # aliases within aliases would otherwise expand without end
 _MAX_VALUES_OF_MANY = 20_000_000  # a cluster of 5000 nodes has about 5 million
-_MAX_CHARACTERS = (
-    4 * 2**20
-)  # of all scalars, with aliases expanded: limits a long text with a hundred thousand aliases
+# Of all scalars, with aliases expanded: limits a long text with a hundred thousand aliases.
+_MAX_CHARACTERS = 4 * 2**20
 _MAX_CHARACTERS_OF_MANY = 2**31
 _MAX_TEXT = 2**20  # characters; what a ConfigMap can hold
-_LONG_TEXT = (
-    2**16
-)  # above it, the messages of the quick parser are enough: the other one takes ten seconds for a megabyte
+# Above it, the messages of the quick parser are enough: the other one takes ten seconds for a megabyte.
+_LONG_TEXT = 2**16
 _MOST_ERRORS = 100  # more errors have a common cause
 
 

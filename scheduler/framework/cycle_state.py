@@ -92,6 +92,10 @@ class CycleState:
             raise TypeError(f"cycle state {key!r} holds a {type(data).__name__}, not a {kind.__name__}")
         return data
 
+    def find(self, key: str, kind: type[T]) -> T | None:
+        """Return stored data as `read`; None if the key does not exist."""
+        return self.read(key, kind) if key in self._data else None
+
     def mutable(self, key: str, kind: type[T]) -> T:
         """Return stored data, to be changed in place; copied first if a clone shares them.
 

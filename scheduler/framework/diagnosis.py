@@ -226,9 +226,8 @@ class Diagnosis:
     avoided: Mapping[int, str] = field(default_factory=dict)
     n_within: int = field(kw_only=True)
     _counted: list[tuple[str, Outcome, int]] | None = field(default=None, repr=False, compare=False)
-    _feasible: Rows | None = field(
-        default=None, repr=False, compare=False
-    )  # all feasible rows, if they are known
+    # All feasible rows, if they are known.
+    _feasible: Rows | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def blank(cls, n_nodes: int) -> Diagnosis:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ActionType(IntFlag):
-    """What happened to an object; combine them with `|`. Updates differ by the changed field."""
+    """The kinds of changes of an object; combine them with `|`. Updates differ by the changed field."""
 
     ADD = auto()
     DELETE = auto()

@@ -91,7 +91,7 @@ _RIGHT: Final = rf"[^\s/]+ {_KIND}(/[^\s/]+)?"
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a plugin reads beyond the standard objects, and the permissions of its own requests.
+    """The kinds and fields that a plugin reads beyond the standard objects, and the permissions of its own requests.
 
     Attributes:
         kinds: API kinds to watch, as `group/version/plural` or `version/plural` ("v1/services"); read them

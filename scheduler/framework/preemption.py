@@ -121,7 +121,7 @@ class NominatedPods(Protocol):
 
 @dataclass(slots=True)
 class Evaluation:
-    """What a search for victims found, for metrics.
+    """The result of a search for victims, for metrics.
 
     Attributes:
         code: the result; a success if there are victims.
@@ -152,7 +152,7 @@ class Protected:
 
 
 EVICTIONS_SECONDS: Final = 3600.0
-"""How long an eviction counts."""
+"""The time for which an eviction counts."""
 MOST_EVICTIONS: Final = 10_000
 """The number of evictions that count; the oldest are forgotten first."""
 
@@ -169,9 +169,8 @@ class RecentEvictions:
 
     def __init__(self) -> None:
         self.count = 0
-        self._evictions: deque[tuple[float, str, str]] = (
-            deque()
-        )  # time, `namespace/name`, uid of the controller
+        # Time, `namespace/name`, uid of the controller.
+        self._evictions: deque[tuple[float, str, str]] = deque()
         self._times: dict[tuple[str, str], deque[float]] = {}  # see `by_pod`, `by_controller` and `IN_ALL`
 
     @staticmethod

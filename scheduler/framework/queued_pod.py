@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod_group import GroupKey
 
 ITS_GROUP: Final = "PodGroup"
-"""What gates a pod that waits for other pods of its group, instead of a plugin."""
+"""The name that stands for a plugin if a pod is gated because it waits for other pods of its group."""
 
 
 @dataclass(slots=True)

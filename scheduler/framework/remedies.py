@@ -1,4 +1,4 @@
-"""How a plugin explains its rejection of many nodes at once, and which changes of the pod or of other objects would end it."""
+"""The explanation of a plugin for its rejection of many nodes, and the changes of the pod or of other objects that would end it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Code(Enum):
-    """What happens next; the values are kube-scheduler's names.
+    """The kinds of results of an extension point; the values are kube-scheduler's names.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/interface.go, Code.
@@ -72,7 +72,7 @@ class Status:
 
     @classmethod
     def failed(cls, reason: str, error: BaseException | None = None) -> Self:
-        """Return an error."""
+        """Return the status of an attempt that fails: the pod is tried again after a backoff, without an event."""
         return cls(Code.ERROR, (reason,), error=error)
 
     @property

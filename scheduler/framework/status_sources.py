@@ -37,7 +37,7 @@ class Acceptance(NamedTuple):
 
 
 class StatusAccess(Protocol):
-    """What a status source may read and use; it works beside the decisions, which do not depend on it.
+    """The capabilities of a status source; it works beside the decisions, which do not depend on it.
 
     Attributes:
         pods: `namespace/name` -> pod that has not ended, as watched last.

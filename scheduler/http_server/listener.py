@@ -229,9 +229,8 @@ class Listener:
         self._connections: dict[Connection, None] = {}  # in the order in which they were accepted
         self._reopening: asyncio.TimerHandle | None = None
         self._is_beginning = False
-        self._unknown_clients_answered_until = (
-            0.0  # the end of all responses so far, at the rate for unknown clients
-        )
+        # The end of all responses so far, at the rate for unknown clients.
+        self._unknown_clients_answered_until = 0.0
         self._closed_for_others = 0  # since the last log message
         self._logged_at = -_LOG_SECONDS
 

@@ -1,4 +1,4 @@
-"""What the admission of the API server adds to new pods and claims, and why it refuses them.
+"""The admission of the API server for new pods and claims: the fields that it adds, and the reasons for which it refuses.
 
 Source:
     kube-apiserver v1.36, plugin/pkg/admission/{defaulttolerationseconds,priority,runtimeclass} and

@@ -1,4 +1,4 @@
-"""What the controllers of Kubernetes create: pods of templates, ReplicaSets of Deployments, and claims of pods.
+"""The objects that the controllers of Kubernetes create: pods of templates, ReplicaSets of Deployments, and claims of pods.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/controller_utils.go, daemon/util/daemonset_util.go,

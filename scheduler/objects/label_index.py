@@ -21,7 +21,7 @@ _NEEDS_A_LABEL = frozenset({Operator.EXISTS, Operator.GT, Operator.LT})
 
 
 def keys_of_labels(labels: Mapping[str, str]) -> Iterator[LabelKey]:
-    """Yield all keys of labels."""
+    """Yield the keys under which rules about labels are indexed: each name, and each name with its value."""
     yield from labels
     yield from labels.items()
 
@@ -203,12 +203,12 @@ class RuleIndex(Generic[T]):
         self._others: dict[T, None] = {}
 
     def add(self, rule: LabelRule, item: T) -> None:
-        """Add an item with its rule."""
+        """Add an item, which `candidates` yields for labels that its rule may match."""
         for place in self._places(rule):
             (self._others if place is None else self._named.setdefault(place, {}))[item] = None
 
     def remove(self, rule: LabelRule, item: T) -> None:
-        """Remove an item."""
+        """Remove an item; the rule is that with which it was added."""
         for place in self._places(rule):
             if place is None:
                 del self._others[item]

@@ -266,7 +266,7 @@ class PodInfo:
 
     @property
     def held_for_resize(self) -> Mapping[str, int]:
-        """What it holds of its node only for a resize that is deferred: resource name -> milliCPU, bytes or a count."""
+        """The amounts that it holds of its node only for a deferred resize: resource name -> milliCPU, bytes or a count."""
         return self.resources.not_allocated if self.has_deferred_resize else {}
 
     @property

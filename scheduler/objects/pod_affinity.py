@@ -58,7 +58,7 @@ class PodAffinity(ApiStruct, frozen=True):
 
 
 class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
-    """Which pods a term matches, and its topology.
+    """The pods that a term matches, and its topology.
 
     Attributes:
         namespaces: the namespaces of those pods; by default the namespace of the term's pod.

@@ -96,7 +96,7 @@ def unwrap(body: bytes) -> tuple[str, str, bytes]:
 
 
 class _Content(NamedTuple):
-    """How a value is encoded and decoded.
+    """The encoding of a value.
 
     Attributes:
         wire: wire type, varint or bytes.
@@ -112,7 +112,7 @@ class _Content(NamedTuple):
 
 
 class _Field:
-    """How a field is encoded and decoded.
+    """The encoding of a field.
 
     Attributes:
         name: name in JSON; "" if the fields of its type are fields of the parent's object.

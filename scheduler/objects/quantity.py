@@ -37,9 +37,8 @@ _FORMLESS_NANOS = _MAX_INT64 * 10 ** (_MILLI - _NANO) // 2
 # Value() and MilliValue() of a decimal follow from its sign and its value modulo this.
 _MODULUS = 2**64 * 10**-_NANO
 
-_NOTATION = re.compile(
-    r"([+-]?)(0*+)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII
-)  # sign, leading zeros, digits, decimals, suffix
+# Sign, leading zeros, digits, decimals, suffix.
+_NOTATION = re.compile(r"([+-]?)(0*+)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([-+]?)(?=[0-9])0*+([0-9]*+)", re.ASCII)  # sign, digits
 
 _DECIMAL_SUFFIXES = {

@@ -56,7 +56,7 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodRules:
-    """Which feature gates and changes of the emulated version decide what a pod requests.
+    """The feature gates and changes of the emulated version that affect the requests of a pod.
 
     Attributes:
         pod_level: PodLevelResources: requests of the pod as a whole take precedence over the containers' sum.
@@ -245,7 +245,7 @@ def pod_requests(
 
 
 class _Devices(NamedTuple):
-    """What a pod takes of its node with the devices of its claims.
+    """The resources that a pod takes of its node with the devices of its claims.
 
     Attributes:
         always: as long as the pod runs.

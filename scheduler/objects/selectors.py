@@ -113,7 +113,7 @@ _INTEGER = re.compile("[+-]?[0-9]+")
 
 
 class Operator(Enum):
-    """How a requirement relates its key to its values."""
+    """The relation of a requirement's key to its values."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -182,9 +182,8 @@ class SelectorError(SchedulerError):
     def __init__(self, faults: Iterable[FieldError]) -> None:
         self.faults = tuple(faults)
         description = ", ".join(str(fault) for fault in self.faults)
-        super().__init__(
-            f"[{description}]" if len(self.faults) > 1 else description
-        )  # as upstream's aggregates have it
+        # As upstream's aggregates have it.
+        super().__init__(f"[{description}]" if len(self.faults) > 1 else description)
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False):

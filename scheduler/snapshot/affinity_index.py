@@ -447,9 +447,8 @@ class _Found:
         if len(used) == 1:
             yield int(used[0]), self._numbers
             return
-        rank = np.zeros(
-            len(counts), dtype=np.min_scalar_type(len(used))
-        )  # 16-bit numbers are sorted in linear time
+        # 16-bit numbers are sorted in linear time.
+        rank = np.zeros(len(counts), dtype=np.min_scalar_type(len(used)))
         rank[used] = np.arange(len(used))
         numbers = self._numbers[np.argsort(rank[keys], kind="stable")]
         ends = np.cumsum(counts[used]).tolist()
@@ -466,9 +465,8 @@ class _Found:
         index, kind = self._index, self._index.kind
         weights: Counter[str] = Counter()
         held = index.all_held.by_terms.get(terms)
-        if (
-            held is None or index.changes != self._changes
-        ):  # matched separately, because the columns do not have them
+        if held is None or index.changes != self._changes:
+            # Matched separately, because the columns do not have them.
             for each in kind.of(terms):
                 if each.term.topology_key in index.keys.of_nodes and each.term.matches(*self._who):
                     weights[each.term.topology_key] += each.weight

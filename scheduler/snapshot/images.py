@@ -170,7 +170,7 @@ class ImageColumns:
             column.move(row, last)
 
     def columns(self) -> Iterator[Column[np.bool_]]:
-        """Yield all columns."""
+        """Yield the column of each image: which nodes have it."""
         for column in self._columns.values():
             yield column.present
 

@@ -164,9 +164,8 @@ class Interned(Generic[T]):
     def where(self, marked: Bools) -> Bools:
         """Return where a node's value is marked, bool (n_nodes,); `marked` is by position in `values`."""
         for found, answer in ((marked, True), (~marked, False)):
-            if (
-                np.count_nonzero(found) <= _FEW_VALUES
-            ):  # to compare the nodes with each of them takes less time
+            if np.count_nonzero(found) <= _FEW_VALUES:
+                # To compare the nodes with each of them takes less time.
                 here = np.zeros(len(self.codes), dtype=np.bool_)
                 for code in np.flatnonzero(found).tolist():
                     here |= self.codes == code

@@ -126,9 +126,8 @@ class PodTally:
         self._weight: Column[np.int64] = Column(np.int64)  # by number of a condition
         self._words = 0
         # By number of a class.
-        self._version: Column[np.int64] = Column(
-            np.int64
-        )  # the class version for which the weight was computed
+        # The class version for which the weight was computed.
+        self._version: Column[np.int64] = Column(np.int64)
         self._worth: Int64s = np.zeros((0, 0), dtype=np.int64)  # by group, too
         self._means: Bools = np.zeros((0, 0), dtype=np.bool_)  # by group, too
         self._namespace: Column[np.int32] = Column(np.int32)

@@ -17,6 +17,7 @@ from scheduler.snapshot.derived import OtherPods, TakenRows
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.nominated_pods import WithNominatedPods
+from scheduler.snapshot.object_store import Objects
 from scheduler.snapshot.storage_index import TakenStorage
 
 if TYPE_CHECKING:
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
     from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
     from scheduler.snapshot.nominated_pods import NominatedPods
-    from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.pod_tally import Tally, TallyTerms
     from scheduler.snapshot.storage_index import StorageInUse
 
 Key = TypeVar("Key", bound="Hashable")
+
+_UNWATCHED = Objects()
 
 
 class MoreNodes:
@@ -204,9 +206,8 @@ class ResourceArrays:
             array = self._read(resource)
             if array is None:
                 return _zeros(self._n_nodes)
-            if (
-                resource in self._offered()
-            ):  # the number of other names is unlimited, and a later node may offer them
+            if resource in self._offered():
+                # The number of other names is unlimited, and a later node may offer them.
                 self._arrays[resource] = array
         return array
 
@@ -387,6 +388,11 @@ class Snapshot:
         if objects is None:
             raise LookupError(f"{kind} is not watched; a plugin that reads it must name it in its `needs`")
         return objects
+
+    def watched_objects(self, kind: str) -> Objects:
+        """Return `objects`, or none if the kind is not watched: for rules that must place pods without the kind too."""
+        found = self._source.objects(kind)
+        return _UNWATCHED if found is None else found
 
     def take(self, rows: Rows) -> Snapshot:
         """Return a snapshot of some nodes only, in any order; its row i is `rows[i]` of this snapshot."""

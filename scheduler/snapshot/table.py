@@ -90,9 +90,8 @@ class ClusterTable:
         self._unschedulable: Column[np.bool_] = Column(np.bool_)
         self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(())
         self._declared_features: InternedColumn[frozenset[str]] = InternedColumn(frozenset())
-        self._labels: BoundedDict[str, InternedColumn[str | None]] = BoundedDict(
-            _LABEL_COLUMNS
-        )  # by label key
+        # By label key.
+        self._labels: BoundedDict[str, InternedColumn[str | None]] = BoundedDict(_LABEL_COLUMNS)
         self._label_keys = NamesInUse()
         self._no_label: InternedColumn[str | None] = InternedColumn(None)
         self._ports = PortIndex()

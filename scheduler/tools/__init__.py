@@ -1,1 +1,1 @@
-"""Tools beside the daemon: what-if commands, the board and the demo."""
+"""Tools beside the daemon: what-if commands, the board, the simulated API server and the demo."""

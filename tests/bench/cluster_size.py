@@ -33,9 +33,9 @@ from scheduler.daemon.app.memory import settle_memory
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Response
-from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice
 from scheduler.testing.samples import claim, mounted, only_on, volume
+from scheduler.tools.simulator.scenarios.clusters import heterogeneous
 from tests.bench.process_size import usage_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ROOT: Final = Path(__file__).parents[2]
 _COUNTED: Final = (f"{_ROOT / 'scheduler'}/", f"{_ROOT / 'plugins'}/")
-_NOT_COUNTED: Final = (f"{_ROOT / 'scheduler' / 'simulator'}/", f"{_ROOT / 'scheduler' / 'tools'}/")
+_NOT_COUNTED: Final = f"{_ROOT / 'scheduler' / 'tools'}/"
 _BINDING: Final = b"/binding HTTP/1.1"
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from scheduler.simulator.scenarios.clusters import heterogeneous
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.scenarios.clusters import heterogeneous
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:

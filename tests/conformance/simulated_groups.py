@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.simulator.server import LoggedRequest
+    from scheduler.tools.simulator.server import LoggedRequest
     from tests.conformance.group_play import Object
     from tests.conformance.groups import Case, Difference
     from tests.support.daemon_harness import Cluster

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.server import LoggedRequest
+from scheduler.tools.simulator.server import LoggedRequest
 from tests.conformance.group_deviations import unexpected
 from tests.conformance.groups import (
     Case,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.engine.state.cache import PodState
-    from scheduler.simulator.registry.store import Store
     from scheduler.snapshot import Snapshot
+    from scheduler.tools.simulator.registry.store import Store
 
 
 def cache_from(store: Store) -> Cache:

@@ -15,8 +15,8 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from scheduler.simulator.access.rbac import User
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.rbac import User
+from scheduler.tools.simulator.server import ApiServer
 from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.coscheduling import CoschedulingGroups
 from tests.faults.actors.deletions import Deletions

@@ -18,8 +18,8 @@ from scheduler.engine.sharding.buckets import BUCKETS
 from scheduler.engine.sharding.shards import OwnShard
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod_group import COSCHEDULING_LABEL, VOLCANO_ANNOTATIONS
-from scheduler.simulator.apimachinery.objects import is_terminating
-from scheduler.simulator.controllers.resource_claims import CLAIMS
+from scheduler.tools.simulator.apimachinery.objects import is_terminating
+from scheduler.tools.simulator.controllers.resource_claims import CLAIMS
 from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.guests import Guests
 from tests.faults.actors.machine import WallClocks
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
     from tests.faults.daemon_runs import Life
     from tests.faults.event_log import PodRecord
     from tests.faults.stage import Stage

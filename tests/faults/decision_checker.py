@@ -44,9 +44,8 @@ class Ledger:
         self.passed_on: dict[str, tuple[PodInfo, str]] = {}
         self._stage = stage
         self._life = life
-        self._chosen: dict[
-            str, list[tuple[float, str]]
-        ] = {}  # uid -> (seconds, node) of every choice to be bound here
+        # uid -> (seconds, node) of every choice to be bound here
+        self._chosen: dict[str, list[tuple[float, str]]] = {}
         self._as_chosen: dict[str, PodInfo] = {}  # uid -> the pod at its last choice
         self._decoded: dict[tuple[str, str], PodInfo] = {}  # (uid, resourceVersion) -> pod
 
@@ -66,9 +65,8 @@ class Ledger:
         # group keeps it as it was too; whether something came is for its judge to say.
         if is_to_be_judged and (pod.group is not None or not self._life.is_waiting_for_extender):
             self._judge(pod, node_name)
-        if (
-            pod.uid not in self.passed_on
-        ):  # nobody but the watch tells a daemon that another one bound its pod
+        if pod.uid not in self.passed_on:
+            # Nobody but the watch tells a daemon that another one bound its pod.
             self._chosen.setdefault(pod.uid, []).append((self._stage.now, node_name))
         self._as_chosen[pod.uid] = pod
         self._stage.reached("assumed", pod)

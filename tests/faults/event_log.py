@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.simulator.registry.store import Store
-    from scheduler.simulator.storage import Watch
+    from scheduler.tools.simulator.registry.store import Store
+    from scheduler.tools.simulator.storage import Watch
 
 
 class Line(NamedTuple):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.server import LoggedRequest
+    from scheduler.tools.simulator.server import LoggedRequest
     from tests.faults.daemon_runs import Life
     from tests.faults.stage import Stage
 

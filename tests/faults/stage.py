@@ -8,7 +8,7 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scheduler.simulator.faults import binds
+from scheduler.tools.simulator.faults import binds
 from tests.faults.daemon_runs import Lives
 from tests.faults.event_log import Story
 from tests.faults.group_checks import Groups
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.api.requests import RequestInfo
-    from scheduler.simulator.registry.registry import Backup
-    from scheduler.simulator.registry.store import Store
-    from scheduler.simulator.server import ApiServer
+    from scheduler.tools.simulator.api.requests import RequestInfo
+    from scheduler.tools.simulator.registry.registry import Backup
+    from scheduler.tools.simulator.registry.store import Store
+    from scheduler.tools.simulator.server import ApiServer
     from tests.faults.campaign import Plan
     from tests.faults.daemon_runs import Life
 

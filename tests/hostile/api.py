@@ -81,9 +81,8 @@ class Api:
         self.session = session
         self._server = server
         self._owner = owner
-        self._plurals: dict[
-            tuple[str, str], tuple[str, bool]
-        ] = {}  # (version, kind) -> plural, is namespaced
+        # (version, kind) -> plural, is namespaced
+        self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
         self._created: dict[str, str] = {}  # path of a collection -> kind
 
     def url(self, path: str) -> str:

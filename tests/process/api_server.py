@@ -12,8 +12,8 @@ from collections import Counter
 from typing import Any
 
 from scheduler.clock import SystemClock
-from scheduler.simulator.access.rbac import User
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.rbac import User
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.replicas import LEASES
 

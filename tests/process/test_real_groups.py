@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.access.authentication import write_kubeconfig
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.authentication import write_kubeconfig
+from scheduler.tools.simulator.server import ApiServer
 from tests.conformance.real_groups import play_all
 
 if TYPE_CHECKING:

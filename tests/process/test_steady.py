@@ -6,8 +6,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from scheduler.simulator.access.authentication import write_kubeconfig
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.authentication import write_kubeconfig
+from scheduler.tools.simulator.server import ApiServer
 from tests.process import steady
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from scheduler.clock import SystemClock
-from scheduler.simulator.access.authentication import write_kubeconfig
+from scheduler.tools.simulator.access.authentication import write_kubeconfig
 from tests.process.api_server import NAME, NAMESPACE
 from tests.process.proxy import Proxy
 from tests.support.commands import forked_program

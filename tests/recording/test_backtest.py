@@ -195,9 +195,8 @@ def test_pods_of_other_schedulers_stay_on_their_nodes(tmp_path: Path) -> None:
     assert {move.pod.partition("/")[2][:4] for move in packed.moves.examples} == {"ours"}
     assert packed.figures.samples[-1].utilisation == was.figures.samples[-1].utilisation
     assert packed.figures.nodes.least_in_use >= 0
-    assert (
-        packed.figures.nodes.empty_at_end == 0
-    )  # three nodes are used in the recording, all four in the backtest
+    # Three nodes are used in the recording, all four in the backtest.
+    assert packed.figures.nodes.empty_at_end == 0
 
 
 def test_a_pod_that_was_deleted_while_it_waited_is_deleted_at_that_time(tmp_path: Path) -> None:

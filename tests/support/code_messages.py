@@ -20,7 +20,6 @@ _NOT_IN_THE_DAEMON = (
     "scheduler/objects/admission.py",  # what the API server and the controllers write
     "scheduler/objects/created_pods.py",
     "scheduler/objects/limit_ranges.py",
-    "scheduler/simulator",
     "scheduler/testing",
     "scheduler/tools",
 )

@@ -12,7 +12,7 @@ import yaml
 
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.rights import Named, Right, rights_of, roles_yaml
-from scheduler.simulator.access.rbac import (
+from scheduler.tools.simulator.access.rbac import (
     Permission,
     User,
     permissions,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.registry import Registry
     from scheduler.extensions.extenders import Extenders
     from scheduler.kube.client.login import Headers
-    from scheduler.simulator.server import ApiServer
+    from scheduler.tools.simulator.server import ApiServer
 
 NAMESPACE: Final = "kube-system"
 _ACCOUNTS: Final = 9

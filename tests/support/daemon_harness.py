@@ -12,7 +12,7 @@ from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.daemon_accounts import Account, GrantedDaemon, token_users
 from tests.support.virtual_time import LoopClock, next_poll
 

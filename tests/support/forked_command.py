@@ -13,9 +13,8 @@ _FORWARDED = (
     _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT, _signal.SIGUSR1, _signal.SIGUSR2,
     _signal.SIGTSTP, _signal.SIGCONT,
 )  # fmt: skip
-_SENT = {
-    _signal.SIGTSTP: _signal.SIGSTOP
-}  # no program can forward SIGSTOP, and the kernel may ignore SIGTSTP
+# No program can forward SIGSTOP, and the kernel may ignore SIGTSTP.
+_SENT = {_signal.SIGTSTP: _signal.SIGSTOP}
 
 
 def request(arguments, folder, environment):  # noqa: ANN001 - typing takes 10 ms to import

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.framework import Plugin
-    from scheduler.simulator.server import LoggedRequest
+    from scheduler.tools.simulator.server import LoggedRequest
     from tests.support.daemon_accounts import Account
     from tests.support.daemon_harness import Cluster
 

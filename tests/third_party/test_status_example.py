@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.faults import streamed_lists
+from scheduler.tools.simulator.faults import streamed_lists
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.third_party.test_examples import PLUGINS

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 CORE = Path(__file__).parents[2] / "scheduler"
 MAY_NAME_PLUGINS = (
     "configuration",  # the default profile, and older versions of configurations
-    "simulator/node_agents",  # the kubelet's reasons have the names of plugins
-    "simulator/kinds/feature_fields.py",  # the feature gate of that name
+    "tools/simulator/node_agents",  # the kubelet's reasons have the names of plugins
+    "tools/simulator/kinds/feature_fields.py",  # the feature gate of that name
     "engine/cycle/kubelet_rejections.py",  # as in the kubelet
 )
 

@@ -13,8 +13,8 @@ import pytest
 
 import scheduler.daemon.app.daemon
 from scheduler.configuration.feature_gates import DEFAULT_VERSION, stages_at
-from scheduler.simulator.faults import requests
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.faults import requests
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.upstream.__main__ import main, packages, process_environment
 from tests.upstream.checkout import Checkout, CheckoutError

@@ -450,9 +450,8 @@ def _matches(arguments: Sequence[Value]) -> _Price:
 
 def _tells_time(arguments: Sequence[Value]) -> _Price:
     if len(arguments) > 1 and arguments[1].size > _NAME.size:
-        raise RefusedError(
-            f"{_TOO_EXPENSIVE}: it names a time zone in more than 64 characters"
-        )  # each is kept for good
+        # Each is kept for good.
+        raise RefusedError(f"{_TOO_EXPENSIVE}: it names a time zone in more than 64 characters")
     return 2 * _CALL, _SCALAR
 
 

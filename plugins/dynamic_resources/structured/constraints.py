@@ -279,7 +279,7 @@ def values_of_all(attribute: DeviceAttribute) -> Values:
 
 
 class AvailableCounters:
-    """What allocated devices leave of each pool's counters, computed on the first request for a pool.
+    """The amounts of each pool's counters that allocated devices leave, computed on the first request for a pool.
 
     Before `counters_by_driver` pools are identified by their names without their drivers: of two pools with one name, the
     counters of the first that is requested count for both.
@@ -383,7 +383,7 @@ def are_compatible(groups: frozenset[str], others: Sequence[frozenset[str]]) -> 
 
 
 class TakenCounters:
-    """What the devices that a search has allocated so far consume in addition."""
+    """The amounts that the devices of a search consume so far, in addition."""
 
     def __init__(self, available: AvailableCounters) -> None:
         self._available = available

@@ -41,7 +41,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceFeatures:
-    """What is on; the defaults are those of Kubernetes 1.36.
+    """The enabled features of devices; the defaults are those of Kubernetes 1.36.
 
     Attributes:
         admin_access: requests may ask for admin access.

@@ -91,9 +91,8 @@ class NodeResults:
         self._numbers: Rows = _NO_ROWS  # row -> number
         self._n_rows: list[int] = []  # number -> how many nodes see the pools
         self._missing: set[Pools] = set()  # relevant pools without a result
-        self._place: UInt16s = np.zeros(
-            0, dtype=np.uint16
-        )  # number -> index of the result, and room for more
+        # number -> index of the result, and room for more
+        self._place: UInt16s = np.zeros(0, dtype=np.uint16)
         self._places: dict[Verdict, int] = {}
 
     def find_all(

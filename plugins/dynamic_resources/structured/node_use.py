@@ -22,7 +22,7 @@ Written = str | int | float
 
 
 class NodeUse(NamedTuple):
-    """What the devices of one claim take of their node.
+    """The amounts that the devices of one claim take of their node.
 
     Attributes:
         mapping: (resource, quantity), sorted: what the devices are, once for the claim.

@@ -66,7 +66,7 @@ class DeviceID(NamedTuple):
 
 
 class AllocatedDevices:
-    """What claims hold, including allocations in flight. The plugin keeps one instance and passes each claim to it.
+    """The devices and counters that claims hold, including allocations in flight. The plugin keeps one instance and passes each claim to it.
 
     Attributes:
         whole: device -> how many claims hold all of it.
@@ -472,7 +472,7 @@ class InventoryNode(Protocol):
 
 
 class AllViews:
-    """What all nodes see, at a position in the log of node changes.
+    """The pools that all nodes see, at a position in the log of node changes.
 
     Attributes:
         by_row: what each node sees.

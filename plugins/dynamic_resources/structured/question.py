@@ -72,7 +72,7 @@ class Numbers:
 
 
 class Selection(NamedTuple):
-    """What requests select in a pool; equal pools share it.
+    """The devices that requests select in a pool; equal pools share them.
 
     Attributes:
         kind: a number for each kind of pool; None for a large pool, and if a search depends on more: on devices that

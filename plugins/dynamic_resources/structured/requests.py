@@ -121,7 +121,7 @@ Written = str | int | float
 
 
 class Consumption(NamedTuple):
-    """What a request consumes of one capacity.
+    """The amount that a request consumes of one capacity.
 
     Attributes:
         amount: the amount, see `amounts`.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ChildResult(NamedTuple):
-    """How a child process ended.
+    """The end of a child process.
 
     Attributes:
         output: its standard output.

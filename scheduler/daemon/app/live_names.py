@@ -47,7 +47,7 @@ class LivePodSpec(msgspec.Struct, rename="camel"):
 
 
 class LivePod(msgspec.Struct):
-    """A pod."""
+    """The fields of a pod that tell whether it runs a scheduler, and which one."""
 
     metadata: Metadata
     spec: LivePodSpec = msgspec.field(default_factory=LivePodSpec)
@@ -67,7 +67,7 @@ class DeploymentSpec(msgspec.Struct):
 
 
 class Deployment(msgspec.Struct):
-    """A Deployment."""
+    """The fields of a Deployment that tell whether its pods run a scheduler, and how many."""
 
     metadata: Metadata
     spec: DeploymentSpec = msgspec.field(default_factory=DeploymentSpec)

@@ -55,7 +55,7 @@ _ACTION: Final = "Counting"
 
 
 class _Written(NamedTuple):
-    """What was written: the status without times as JSON, the version of the object that has it, and when by the monotonic clock."""
+    """The last write of a status: the status without times as JSON, the version of the object that has it, and when by the monotonic clock."""
 
     status: bytes
     version: str

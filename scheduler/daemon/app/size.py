@@ -37,7 +37,7 @@ _HEAD: Final = """\
 
 
 class ClusterSize(NamedTuple):
-    """The size of a cluster."""
+    """The numbers of nodes and pods for which requests and limits are computed."""
 
     nodes: int
     pods: int

@@ -101,15 +101,13 @@ class StepClock:
         us: when the current step began, in microseconds since the beginning.
     """
 
-    def __init__(
-        self, base: float, wall: float, look: Callable[[StepClock], int | None] = lambda _clock: None
-    ) -> None:
+    def __init__(self, base: float, wall: float, look: Callable[[], int | None] = lambda: None) -> None:
         self._base, self._wall = base, wall
         self._look = look
         self.us = 0
 
     def monotonic(self) -> float:
-        late = self._look(self)
+        late = self._look()
         if late is not None:
             self.us = late
         return self._base + self.us / SECOND
@@ -188,7 +186,7 @@ class Recorder(ObservedPorts):
         self._readings = 0
         return us
 
-    def _look(self, clock: StepClock) -> int | None:
+    def _look(self) -> int | None:
         now = self._now()
         if self.present is None and not self.is_telling:
             return ceil((now - self._base) * SECOND)  # a reader outside of any step

@@ -41,9 +41,8 @@ logger = logging.getLogger(__name__)
 
 LABEL: Final = "custom-scheduler.io/shards"
 """The label of the Leases of replicas; its value is the name of the leader Lease."""
-_DELETED_AFTER: Final = (
-    10  # lease durations after the Lease was taken, so that its process believes in it no more
-)
+# Lease durations after the Lease was taken, so that its process believes in it no more.
+_DELETED_AFTER: Final = 10
 TAKING_SECONDS: Final = 10.0
 """The longest time that the leader wants all buckets, if replicas ask for that."""
 _SECONDS: Final = 5.0
@@ -74,7 +73,7 @@ class SeenLease:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What an assigner does at a moment.
+    """The next actions of an assigner, from the Leases at a moment.
 
     Attributes:
         members: the replicas that should own buckets.
@@ -374,9 +373,8 @@ class Assigner:
     async def _take(self, name: str) -> None:
         lease = self._objects.get(f"{self._namespace}/{name}")
         seen = self._leases.get(name)
-        if (
-            lease is None or seen is None or name == self._identity
-        ):  # without its own Lease, this process ends
+        if lease is None or seen is None or name == self._identity:
+            # Without its own Lease, this process ends.
             return
         body = msgspec.json.encode(self._claim.on(lease, self._clock.utc_now()))
         path = LEASES.path(self._namespace, name)

@@ -49,9 +49,8 @@ _POINTER_BYTES = 8
 _REASON_BYTES = 100  # one reason in an outcome
 _VICTIM_BYTES = 150  # one victim with a long name
 _CANDIDATE_BYTES = 400  # one candidate node of preemption
-_FIRST_OUTCOMES = (
-    16  # outcomes per plugin whose reasons are counted; plugins with many outcomes share few reasons
-)
+# Outcomes per plugin whose reasons are counted; plugins with many outcomes share few reasons.
+_FIRST_OUTCOMES = 16
 
 
 @dataclass(frozen=True, slots=True)

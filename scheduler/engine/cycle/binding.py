@@ -429,9 +429,8 @@ class BindingCycle:
                 self._tell_released(forgotten)
                 self._requeue(assumed, status)
             if is_partly_bound and assumed.attempt.queued.consecutive_errors_count == 1:
-                self._bus.activate(
-                    [assumed.pod.uid]
-                )  # the first retry has no backoff, because the other members keep their capacity for it
+                # The first retry has no backoff, because the other members keep their capacity for it.
+                self._bus.activate([assumed.pod.uid])
             self._bus.wake()
 
     @asynccontextmanager

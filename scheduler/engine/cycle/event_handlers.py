@@ -74,15 +74,15 @@ class EventHandler(ABC, Generic[T]):
         self._cache = shared.cache
 
     def on_add(self, obj: T) -> None:
-        self._take_in(self._added, obj)
+        self._handle(self._added, obj)
 
     def on_update(self, old: T, new: T) -> None:
-        self._take_in(self._updated, old, new)
+        self._handle(self._updated, old, new)
 
     def on_delete(self, old: T) -> None:
-        self._take_in(self._deleted, old)
+        self._handle(self._deleted, old)
 
-    def turn(self, old: T | None, new: T | None) -> None:
+    def change(self, old: T | None, new: T | None) -> None:
         """Make a change now; swapped arguments undo it. None means no object."""
         if new is not None:
             _ = self._added(new) if old is None else self._updated(old, new)
@@ -96,9 +96,9 @@ class EventHandler(ABC, Generic[T]):
             self._undecodable(identity, error)
 
     @loop_work("event", _described)
-    def _take_in(self, change: Callable[..., Events], *objects: T) -> None:
+    def _handle(self, change: Callable[..., Events], *objects: T) -> None:
         if self._freeze.is_on:
-            self._freeze.do_later(partial(self._take_in, change, *objects))
+            self._freeze.do_later(partial(self._handle, change, *objects))
             return
         began = time.perf_counter()
         events = change(*objects)
@@ -240,9 +240,8 @@ class PodHandler(EventHandler[PodInfo]):
             for event in changes:
                 self._bus.happened(event, old, new)
             if old.group != new.group and new.group is not None and self._profiles.pod_group(new.group):
-                self._bus.happened(
-                    ASSIGNED_POD_ADD, None, new
-                )  # for pods that wait for other members of the group
+                # For pods that wait for other members of the group.
+                self._bus.happened(ASSIGNED_POD_ADD, None, new)
             return [*queued, *changes]
         if new.node_name:
             self._cache.add_pod(new)

@@ -175,9 +175,8 @@ def refusal(plugin: str, outcome: Status | Outcome) -> dict[str, Any]:
 
 def _nodes(diagnosis: Diagnosis, scores: Scores | None, names: Sequence[str]) -> dict[str, Any]:
     ranked = {} if scores is None else _ranked(scores)
-    refused: dict[
-        tuple[int, int], dict[str, Any]
-    ] = {}  # (position of plugin, position of outcome) -> value of all such nodes
+    # (position of plugin, position of outcome) -> value of all such nodes
+    refused: dict[tuple[int, int], dict[str, Any]] = {}
     nodes: dict[str, Any] = {}
     verdicts = zip(diagnosis.rejected_by.tolist(), diagnosis.index.tolist(), strict=True)
     for row, verdict in enumerate(verdicts):

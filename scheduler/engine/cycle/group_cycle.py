@@ -114,9 +114,8 @@ class PodGroupCycle:
             The assumed pods for the binding cycle; all other members are requeued.
         """
         self._pauses.begin()
-        assumed = await self._scheduled(
-            await self._newest(members)
-        )  # another group may have been tried in the meantime
+        # Another group may have been tried in the meantime.
+        assumed = await self._scheduled(await self._newest(members))
         await self._pauses.activate_tried(self._bus)
         return assumed
 
@@ -287,9 +286,8 @@ class PodGroupCycle:
         tried, held = await self._first(self._placements.run(group, plugin, attempts, options))
         pauses = self._pauses.count
         found = tried if tried.is_placed else await self._search(tried, attempts)
-        if (
-            found is None and tried.is_enough and pauses != self._pauses.count
-        ):  # other pods were placed meanwhile
+        if found is None and tried.is_enough and pauses != self._pauses.count:
+            # Other pods were placed meanwhile.
             tried, held = await self._first(self._passes.run(group, plugin, attempts, options))
             found = tried if tried.is_placed else None
         if found is not None:

@@ -263,9 +263,8 @@ class GroupPauses:
 
     async def _go_to_rest(self, *, holds: bool) -> None:
         mine, changes = self._under_way, (self._cache.table.changes.end, self.nodes())
-        _ = (
-            self._cache.snapshot().names
-        )  # read now, because this snapshot's nodes become invalid with a change of nodes
+        # Read now, because this snapshot's nodes become invalid with a change of nodes.
+        _ = self._cache.snapshot().names
         with self._preemptions.not_held():
             await pause_attempt(holds=holds)
         self._freeze.begin()

@@ -165,9 +165,8 @@ class _Simulations:
         self._tried, self._attempts = tried, attempts
         self._members = Members(tried.group, attempts)
         self._open: tuple[tuple[int, int], Bools] | None = None  # (result of `GroupPauses.nodes`, nodes)
-        self._fitted_after = (
-            -1
-        )  # number of pauses at the last dry run that fitted, if nothing changed during it
+        # Number of pauses at the last dry run that fitted, if nothing changed during it.
+        self._fitted_after = -1
         self.nodes: dict[str, str] = {}
         self.refusal = SUCCESS
         self.snapshot = cache.snapshot

@@ -508,7 +508,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What is tried in each placement.
+    """The group, or the tree, that is tried in each placement.
 
     Attributes:
         group: the group.

@@ -280,9 +280,8 @@ class PreemptionExecutor(_Holding):
                     del self._running[pod.uid]
             result = "success" if is_done else "error"
             self._observer.preemption_ended(preemptor.kind, result, self._clock.monotonic() - began)
-        if not is_done or any(
-            map(self._counts, victims)
-        ):  # else the next attempt would make the same decision
+        if not is_done or any(map(self._counts, victims)):
+            # Without this pause the next attempt would make the same decision.
             await asyncio.sleep(_REST_SECONDS)
         waiting = [pod.uid for pod in preemptor.pods]
         if is_done:

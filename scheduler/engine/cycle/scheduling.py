@@ -48,7 +48,7 @@ _NOWHERE: Rows = np.empty(0, dtype=np.intp)
 
 @dataclass(frozen=True, slots=True)
 class DecisionOptions:
-    """How to decide about a member of a group; the defaults are those of a pod by itself.
+    """The rules for a decision about a member of a group; the defaults are those of a pod by itself.
 
     Attributes:
         group: the group of the attempt.

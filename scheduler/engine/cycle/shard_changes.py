@@ -1,4 +1,4 @@
-"""What follows when this replica uses other buckets: pods enter and leave its queue."""
+"""The consequences of a change of the buckets that this replica uses: pods enter and leave its queue."""
 
 from __future__ import annotations
 

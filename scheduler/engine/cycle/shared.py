@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scheduler.engine.sharding.shards import Shards
     from scheduler.extensions.extenders import Extenders
     from scheduler.framework.events import EventWithHint
+    from scheduler.framework.group_plugins import PodGroupPlugin
     from scheduler.framework.interface import Plugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
@@ -94,36 +95,38 @@ class Profiles:
     def __iter__(self) -> Iterator[str]:
         return iter(self.frameworks)
 
-    def pod_group(self, key: GroupKey) -> PodGroup | None:
-        """Return a group from its object, read by any profile that reads its kind; implements `PodGroupObjects`."""
+    def _readers(self, key: GroupKey) -> Iterator[PodGroupPlugin]:
+        """Yield the plugins that read groups of a kind, one for each profile that has one."""
         for framework in self.frameworks.values():
             if key.kind in framework.group_readers:
-                with suppress(ObjectError):
-                    return framework.group_readers[key.kind].pod_group(key)
+                yield framework.group_readers[key.kind]
+
+    def pod_group(self, key: GroupKey) -> PodGroup | None:
+        """Return a group from its object, read by any profile that reads its kind; implements `PodGroupObjects`."""
+        for reader in self._readers(key):
+            with suppress(ObjectError):
+                return reader.pod_group(key)
         return None
 
     def tree(self, key: GroupKey) -> PodGroup | None:
         """Return a group with all groups below it; implements `PodGroupObjects`."""
-        for framework in self.frameworks.values():
-            if key.kind in framework.group_readers:
-                with suppress(ObjectError):
-                    return framework.group_readers[key.kind].tree(key)
+        for reader in self._readers(key):
+            with suppress(ObjectError):
+                return reader.tree(key)
         return None
 
     def lineage(self, key: GroupKey) -> Sequence[PodGroup]:
         """Return a group and the groups above it; implements `PodGroupObjects`."""
-        for framework in self.frameworks.values():
-            if key.kind in framework.group_readers:
-                with suppress(ObjectError):
-                    return framework.group_readers[key.kind].lineage(key)
+        for reader in self._readers(key):
+            with suppress(ObjectError):
+                return reader.lineage(key)
         return ()
 
     def tree_of(self, key: GroupKey) -> Sequence[GroupKey]:
         """Return the groups of pods in a group's tree."""
-        for framework in self.frameworks.values():
-            if key.kind in framework.group_readers:
-                with suppress(ObjectError):
-                    return framework.group_readers[key.kind].leaf_keys(key)
+        for reader in self._readers(key):
+            with suppress(ObjectError):
+                return reader.leaf_keys(key)
         return (key,)
 
     def leaves_below(self, key: GroupKey) -> Sequence[GroupKey]:
@@ -146,9 +149,8 @@ class Profiles:
         return self.frameworks[queued.pod.scheduler_name].sort_key(queued)
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
-        if self.shards is not None and self.is_only_bound(
-            pod
-        ):  # the replica that decided let it pass, with the others of its group
+        if self.shards is not None and self.is_only_bound(pod):
+            # The replica that decided let it pass, with the others of its group.
             return SUCCESS
         return self.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
 

@@ -61,9 +61,8 @@ class Rejections:
         self.by_plugin = Counter[tuple[str, str]]()
         self.by_code = Counter[ByCode]()
         self._counted: dict[str, _Counted] = {}  # by uid
-        self._namespaces = Counter[
-            str
-        ]()  # number of counted pods, of the namespaces that are counted by name
+        # Number of counted pods, of the namespaces that are counted by name.
+        self._namespaces = Counter[str]()
 
     def note(self, queued: QueuedPodInfo) -> None:
         """Count a pod under its current rejecting plugins and reason codes instead of the earlier ones."""
@@ -458,7 +457,7 @@ class QueueView:
 
     @property
     def group_places(self) -> GroupPlaces:
-        """Where the groups wait."""
+        """The places of the groups."""
         return self._contents.group_places
 
     @property

@@ -28,7 +28,7 @@ _ERROR = "Error"
 
 
 class RequeueStrategy(IntEnum):
-    """How a pod goes on after an event; the greatest of several wins."""
+    """The effect of an event on a waiting pod; the greatest of several wins."""
 
     SKIP = 0
     """It stays unschedulable."""

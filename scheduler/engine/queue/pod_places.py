@@ -172,7 +172,7 @@ _WAITING: Final = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED
 
 
 class GroupPlaces:
-    """Where groups wait: each in the first place of `_WAITING` that has one of its pods.
+    """The places where groups wait: each in the first place of `_WAITING` that has one of its pods.
 
     Attributes:
         of: uid -> the group with which a pod is counted; it follows a change of its group at its next move.
@@ -182,9 +182,8 @@ class GroupPlaces:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[
-            GroupKey, Counter[Place]
-        ] = {}  # group -> place -> number of its pods, those in flight too
+        # group -> place -> number of its pods, those in flight too
+        self._groups: dict[GroupKey, Counter[Place]] = {}
         self.of: dict[str, GroupKey] = {}
         self._waiting = Counter[Place]()  # place -> number of groups
         self._pods = Counter[Place]()  # place -> number of pods of groups

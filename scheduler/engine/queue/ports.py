@@ -1,4 +1,4 @@
-"""What the queue needs from the plugins of the active profiles, and what it reports to an observer."""
+"""The interfaces of the queue: to the plugins of the active profiles, and to an observer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an attempt may hold the event loop in one time slice, and how an external plugin that exceeds it is stopped.
+"""Limits the time for which an attempt holds the event loop, and stops an external plugin that exceeds the limit.
 
 A timer of the kernel (ITIMER_REAL) watches the main thread. When a slice exceeds its budget, the attempt ends before
 the next plugin is called. An external plugin is stopped immediately: an exception is raised in the main thread. It is
@@ -23,12 +23,13 @@ import os
 import signal
 import sys
 import time
+import types
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from scheduler.errors import SchedulerError
 from scheduler.framework.interface import SlowPlugin, TimeLimitError
@@ -177,11 +178,8 @@ class LoopBudget:
         self._now, self._used = now, used
         self._has_clock = False
         self._is_ticking = False
-        self._armed = (
-            0.0,
-            0.0,
-            0.0,
-        )  # time and CPU time of the thread when the timer was set, and its seconds
+        # Time and CPU time of the thread when the timer was set, and its seconds.
+        self._armed = (0.0, 0.0, 0.0)
         self._began: float | None = None
         self._own = 0.0  # processor seconds that the slice has certainly used, up to the last alarm
         self._sample: tuple[float, float, float] | None = None  # see `_is_its_own`
@@ -329,7 +327,7 @@ class LoopBudget:
             awaitable: the awaitable to run.
             usage: usage of its attempt; see `run_slice`.
         """
-        return _DrivenAwaitable(partial(self.run_slice, usage=usage), awaitable)
+        return _driven(partial(self.run_slice, usage=usage), awaitable)
 
     def run_after_slice(self, function: Callable[..., T], *args: object) -> T:
         """End the running slice early, and call a function: each plugin that it calls has a slice of its own."""
@@ -400,7 +398,7 @@ class LoopBudget:
         """
         answer = self.call(plugin, function, *args, at=at)
         if isinstance(answer, Awaitable):
-            answer = await _DrivenAwaitable(partial(self._go_on, plugin, at), answer)
+            answer = await _driven(partial(self._go_on, plugin, at), answer)
             self._ended(plugin, "", at)
         return answer
 
@@ -501,23 +499,18 @@ class LoopBudget:
         self._records.clear()
 
 
-class _DrivenAwaitable(Generic[T]):
-    """Awaits an awaitable, and runs each of its steps through a function."""
-
-    def __init__(self, by_way_of: Callable[..., Any], awaitable: Awaitable[T]) -> None:
-        self._by_way_of = by_way_of
-        self._awaitable = awaitable
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        steps: Any = self._awaitable.__await__()
-        step, value = steps.send, None
-        while True:
-            try:
-                waits_for = self._by_way_of(step, value)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            step, value = yield from resumed(steps, waits_for)
+@types.coroutine
+def _driven(run_step: Callable[..., Any], awaitable: Awaitable[T]) -> Generator[Any, Any, T]:
+    """Await an awaitable; each of its steps is run by a function, which gets the step and its argument."""
+    steps: Any = awaitable.__await__()
+    step, value = steps.send, None
+    while True:
+        try:
+            waits_for = run_step(step, value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        step, value = yield from resumed(steps, waits_for)
 
 
 def ends_others(error: BaseException) -> bool:

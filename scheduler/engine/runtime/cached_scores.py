@@ -199,9 +199,8 @@ def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
     Raises:
         ScoreError: a score is out of range.
     """
-    if (
-        scores.view(np.uint64).max(initial=0) <= MAX_NODE_SCORE
-    ):  # one pass: negative numbers are very large as unsigned ones
+    if scores.view(np.uint64).max(initial=0) <= MAX_NODE_SCORE:
+        # One pass: negative numbers are very large as unsigned ones.
         return
     place = int(np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))[0])
     raise ScoreError(snapshot.name_of(int(rows[place])), int(scores[place]))

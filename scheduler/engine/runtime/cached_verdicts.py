@@ -37,7 +37,7 @@ K = TypeVar("K", bound="CachedVerdicts")
 _MOST_RESULTS = 128
 """Maximum number of cached classes per profile, and of cached signatures per plugin, in small clusters."""
 _NODE_BYTES = 48
-"""What the results of a class take for one node, together with those of its signatures."""
+"""The bytes of the results of a class for one node, together with those of its signatures."""
 _MOST_ASKED_ONCE = 1024
 """Maximum number of remembered hashes of signatures used once, per plugin; the oldest is dropped first."""
 _PAST_OUTCOMES = 4096
@@ -396,9 +396,8 @@ class CachedFilterResult:
         changed = changes.since(self._seen) if self._log is changes else None
         again = None if changed is None else {row for row in (*changed, *self.failed) if row < n_nodes}
         for place, (adapter, cached) in enumerate(self._filters):
-            cached.make_room(
-                len(again or ()), n_nodes
-            )  # so that the table stays the same while these rows are evaluated
+            # The table stays the same while these rows are evaluated.
+            cached.make_room(len(again or ()), n_nodes)
             cached.follow(changes if adapter.plugin.reads_pods else snapshot.node_changes, n_nodes)
             if cached.table is not self._numbers[place]:  # positions in the previous table are invalid
                 again = None

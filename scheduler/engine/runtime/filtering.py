@@ -92,9 +92,8 @@ async def _ask_post_filters(
         status = call.completed(plugin, ExtensionPoint.POST_FILTER, result.status)
         if status.code is Code.ERROR:
             return PostFilterResult(status)
-        if (
-            status.is_rejected
-        ):  # reasons without codes are no causes: most say that the plugin has nothing to do
+        if status.is_rejected:
+            # Reasons without codes are no causes: most say that the plugin has nothing to do.
             own = tuple(Cause(code, plugin.name) for code in codes_of(status.reasons, ""))
             causes.extend(status.origins or own)
         if not status.is_rejected or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:

@@ -34,9 +34,8 @@ class PluginFiles:
 
     def __init__(self) -> None:
         self._modules: dict[Path, ModuleType] = {}
-        self._before: dict[
-            str, ModuleType | None
-        ] = {}  # name of a module -> the previous module with this name
+        # name of a module -> the previous module with this name
+        self._before: dict[str, ModuleType | None] = {}
 
     def load(self, path: Path, class_name: str, reference: str) -> type[Plugin]:
         """Return a plugin class of a file.

@@ -110,9 +110,8 @@ class BucketHolder:
         self._claims: dict[int, int] = {}  # bucket -> version of the assignment that first reserved it
         self._known_version = -1  # the cache has all Bindings that were written before this version
         self.under_way: Callable[[], Collection[int]] = tuple
-        self._quiet_at: dict[
-            int, float
-        ] = {}  # bucket -> time when no Binding without an answer can arrive any more
+        # bucket -> time when no Binding without an answer can arrive any more
+        self._quiet_at: dict[int, float] = {}
 
     # The Lease.
 
@@ -166,7 +165,7 @@ class BucketHolder:
         return None if held == list(seen.held) else replace(seen, held=tuple(held))
 
     def state(self, bucket: int, now: float) -> BucketState:
-        """Return the state of a bucket."""
+        """Return what this replica may do with a bucket at a time; see `BucketState`."""
         if bucket not in self._claims or self._assignment is None:
             return BucketState.OTHERS
         if not self.is_valid(now):

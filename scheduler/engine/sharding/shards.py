@@ -1,4 +1,4 @@
-"""Which pods and nodes belong to this replica, if several replicas place pods.
+"""The pods and nodes that belong to this replica, if several replicas place pods.
 
 A pod belongs to the replica that uses the bucket of its key, and a node to the one that uses the bucket of its name. The replica
 of a pod decides about it on all nodes, and prefers its own. If it chooses a node of another replica, it passes the pod on: it
@@ -158,9 +158,8 @@ class OwnShard(Shards):
         self.note_tried: Callable[[str], None] = lambda _: None
         self._in_use: frozenset[int] = frozenset()
         self._held: frozenset[int] = frozenset()  # in use, or for earlier decisions
-        self._preferred: tuple[UInt16s, Bools] | None = (
-            None  # the buckets of nodes, and which of these are in use
-        )
+        # The buckets of nodes, and which of these are in use.
+        self._preferred: tuple[UInt16s, Bools] | None = None
         # uid of a pod that is assumed on a node of another replica -> the version with its nomination; infinity before it
         self._passed_on: dict[str, float] = {}
 

@@ -173,13 +173,11 @@ class Cache:
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._assumed: set[str] = set()  # uids of the pods in ASSUMED; the other ones are CONFIRMED
         self._placed: set[str] = set()  # uids of the pods that this scheduler placed
-        self._node_generations: dict[
-            str, int
-        ] = {}  # node name -> number of the last change that this scheduler did not make
+        # node name -> number of the last change that this scheduler did not make
+        self._node_generations: dict[str, int] = {}
         self._changes = itertools.count(1)
-        self._pods_of_unknown_nodes: dict[
-            str, dict[str, PodInfo]
-        ] = {}  # name of an unknown node -> pod uid -> pod
+        # name of an unknown node -> pod uid -> pod
+        self._pods_of_unknown_nodes: dict[str, dict[str, PodInfo]] = {}
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is; valid until the next change here."""
@@ -319,9 +317,8 @@ class Cache:
     def _replace(self, known: PodInfo, pod: PodInfo) -> None:
         """Store another version of a counted pod; the confirmation of an assumed pod invalidates nothing."""
         has_changed = bool(pod.annotations) and pod.annotations != known.annotations
-        has_started = (
-            pod.pod.status.start_time != known.pod.status.start_time
-        )  # preemption ranks victims by it
+        # Preemption ranks victims by their start.
+        has_started = pod.pod.status.start_time != known.pod.status.start_time
         invalidates = has_changed or has_started or pod.uid not in self._assumed
         self._pods[pod.uid] = pod
         self._assumed.discard(pod.uid)

@@ -184,9 +184,8 @@ class GuestAttempt:
         self._instance: Instance | None = None  # until the first call
         self._spent_seconds = 0.0
         self._is_begun = self._is_binding = self._is_over = False
-        self._kept: dict[
-            tuple[str, str, int], _Kept
-        ] = {}  # (export, node, digest of notifications) -> result
+        # (export, node, digest of notifications) -> result
+        self._kept: dict[tuple[str, str, int], _Kept] = {}
         self._told = 0
         self._until = inf
         self._attempt = 0

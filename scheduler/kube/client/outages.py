@@ -152,9 +152,8 @@ class StaleCacheGate:
 
     def __init__(self, outages: Outages) -> None:
         self._outages = outages
-        self._behind: dict[
-            str, asyncio.TimerHandle | None
-        ] = {}  # kind -> timer until it is complete, None while its watch is closed
+        # kind -> timer until it is complete, None while its watch is closed
+        self._behind: dict[str, asyncio.TimerHandle | None] = {}
         self._held_since: float | None = None
         self._is_given_up = False
         self._callbacks: list[Callable[[], None]] = []

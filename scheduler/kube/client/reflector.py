@@ -247,9 +247,8 @@ class Reflector(Generic[T]):
         self._streams_lists = True  # whether the server is expected to begin a watch with all objects
         self._is_listing = False  # whether the open watch is still sending these
         self._restore_suspected = False  # whether the server may have another history now
-        self._proof: ObjectChange | None = (
-            None  # change to check against the server's history, for the open watch
-        )
+        # Change to check against the server's history, for the open watch.
+        self._proof: ObjectChange | None = None
         self._last_deletion: ObjectChange | None = None  # since the last list
         self._backoff = Backoff(random, initial_seconds=0.8, maximum_seconds=30.0)
         self._synced = asyncio.Event()

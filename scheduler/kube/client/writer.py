@@ -178,7 +178,9 @@ class Lane:
         Raises:
             ApiError: the request failed; 429 after the tries of `DEFERRED`.
         """
-        ticket = self._ticket(line)
+        # Each round has one request of each line.
+        round_ = self._last[line] = max(self._granted, self._last.get(line, 0)) + 1
+        ticket = round_, next(self._numbers)
         self._present += 1
         self._idle.clear()
         try:
@@ -186,7 +188,7 @@ class Lane:
                 its_turn = request
                 if self._has_room and not self._waiting:
                     self._in_flight += 1
-                    self._granted = ticket[0]
+                    self._granted = round_
                 else:
                     its_turn = request.held_back(await self._wait_turn(ticket))
                 try:
@@ -221,11 +223,6 @@ class Lane:
             raise
         self._limit.answered(started=started, now=loop.time(), all_used=self.is_saturated)
         return response
-
-    def _ticket(self, line: Hashable) -> _Ticket:
-        """Return the next ticket of a line: each round has one request of each line."""
-        found = self._last[line] = max(self._granted, self._last.get(line, 0)) + 1
-        return found, next(self._numbers)
 
     async def _wait_turn(self, ticket: _Ticket) -> float:
         """Wait until the limit allows the request and count it as in flight; return the seconds waited."""

@@ -242,9 +242,8 @@ class Hub:
         """Yield the events for one client, for five minutes."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BEHIND)
         self._begin()
-        everything = (
-            self._everything()
-        )  # the state that the other clients have; all receive the same changes from now on
+        # The state that the other clients have; all receive the same changes from now on.
+        everything = self._everything()
         self._viewers.add(queue)
         end = asyncio.get_running_loop().time() + _SECONDS_OF_A_STREAM
         try:

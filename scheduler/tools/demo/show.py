@@ -29,13 +29,13 @@ from scheduler.kube.client.connect import connect
 from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import EVENTS, NODES, PODS
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
-from scheduler.simulator.external_controllers import KubeletOptions
-from scheduler.simulator.scenarios.clusters import heterogeneous
-from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.pages import PATH, board_of, board_pages
 from scheduler.tools.board.sign_in import LocalOnly
 from scheduler.tools.board.subject import of_daemon
 from scheduler.tools.demo.workloads import Suggestion, why_it_waits
+from scheduler.tools.simulator.external_controllers import KubeletOptions
+from scheduler.tools.simulator.scenarios.clusters import heterogeneous
+from scheduler.tools.simulator.server import ApiServer
 from scheduler.tools.whatif.explanation_text import refusals, show_verdict
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from scheduler.daemon.app.default_scheduler import DEFAULT_SCHEDULER
-from scheduler.simulator.scenarios.clusters import ready_node
+from scheduler.tools.simulator.scenarios.clusters import ready_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.server import ApiServer
+    from scheduler.tools.simulator.server import ApiServer
 
 
 class Suggestion(NamedTuple):

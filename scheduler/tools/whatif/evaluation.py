@@ -103,7 +103,7 @@ class Placements:
         self._undo.append(partial(self._scheduler.cache.add_pod, pod))
 
     def add_node(self, node: NodeObject) -> None:
-        """Add a node."""
+        """Add a node without pods, until the evaluation is undone."""
         self._scheduler.cache.add_node(node)
         self._undo.append(partial(self._scheduler.cache.remove_node, node.name))
 
@@ -242,9 +242,8 @@ def _evaluate(
 def as_member(pod: PodInfo, group: GroupEvaluation) -> PodEvaluation:
     """Return the evaluation of a member from the attempt of its group; the explanation of one that is placed has `chosen`."""
     member, group_brief = group.member(pod.uid), brief(group.explanation)
-    if (
-        member is None or group.tried is None
-    ):  # the group could not be tried, or its attempt ended before this member
+    if member is None or group.tried is None:
+        # The group could not be tried, or its attempt ended before this member.
         status = group.status if group.tried is None else group.tried.refusal
         result = "unschedulable" if status.is_rejected else "error"
         return PodEvaluation(

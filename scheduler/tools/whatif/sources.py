@@ -25,7 +25,7 @@ class SourceError(SchedulerError):
 
 
 class SourceKind(Enum):
-    """The kind of a source."""
+    """What a source of pods is, by its contents."""
 
     TRACE = "trace"
     SCENARIO = "scenario"

@@ -158,7 +158,9 @@ class _Reader:
     def _is_of_a_kind_one_knows(self, identity: Identity) -> bool:
         if is_known(identity.item) or identity.kind in self._kinds:
             return True
-        from scheduler.simulator.kinds.builtin_kinds import builtin_kinds  # rarely asked for, slow to import
+        from scheduler.tools.simulator.kinds.builtin_kinds import (
+            builtin_kinds,  # rarely asked for, slow to import
+        )
 
         kinds = {
             (kind.api_version, kind.kind)

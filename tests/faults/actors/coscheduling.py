@@ -9,7 +9,7 @@ import yaml
 
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.pod_group import COSCHEDULING_LABEL, VOLCANO_ANNOTATIONS
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from tests.faults.actors.actor import Actor
 from tests.faults.group_checks import fit
 from tests.faults.pod_facts import has_ended, is_pending
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
     from tests.faults.daemon_runs import Life
 
 CRDS, CLASSES = "customresourcedefinitions.apiextensions.k8s.io", "priorityclasses.scheduling.k8s.io"

@@ -8,7 +8,7 @@ from tests.faults.actors.actor import Actor
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 _SHARE = 0.08
 _TURNS = 40

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.resource_claims import CLAIMS, ResourceClaims
-from scheduler.simulator.node_agents.device_drivers import SLICES
+from scheduler.tools.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.controllers.resource_claims import CLAIMS, ResourceClaims
+from scheduler.tools.simulator.node_agents.device_drivers import SLICES
 from tests.faults.actors.actor import Actor
 from tests.faults.pod_facts import has_ended
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 DRIVER = "gpu.example.com"
 _CLASS, _TEMPLATE = "gpu", "one-gpu"

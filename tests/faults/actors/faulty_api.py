@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, ClassVar
 
-from scheduler.simulator.access.rbac import MASTERS, User
-from scheduler.simulator.faults import any_request, binds, requests
+from scheduler.tools.simulator.access.rbac import MASTERS, User
+from scheduler.tools.simulator.faults import any_request, binds, requests
 from tests.faults.actors.actor import Actor
 
 if TYPE_CHECKING:
-    from scheduler.simulator.faults import Fault, Match
+    from scheduler.tools.simulator.faults import Fault, Match
 
 _MATCHES: dict[str, Match] = {
     "everything": any_request,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from tests.faults.actors.actor import Actor
 from tests.faults.actors.nodes import HOSTNAME, ZONES
 from tests.faults.pod_facts import is_pending
@@ -14,7 +14,7 @@ from tests.support.builders import node_object, pod_object
 from tests.support.manifests import MANIFESTS
 
 if TYPE_CHECKING:
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
     from tests.faults.stage import Stage
 
 POD_GROUPS = "podgroups.scheduling.k8s.io"
@@ -38,9 +38,8 @@ class Gangs(Actor):
     pause_seconds: ClassVar[tuple[float, float]] = (0.5, 5.0)
 
     def begin(self) -> None:
-        self._fields: dict[
-            tuple[str, str], dict[str, Any]
-        ] = {}  # (namespace, group) -> what its pods are like
+        # (namespace, group) -> what its pods are like
+        self._fields: dict[tuple[str, str], dict[str, Any]] = {}
         if self.stage.plan.quotas:
             self.stage.store.create(CRDS, _DEFINITION)
             for team in TEAMS:
@@ -194,9 +193,8 @@ class Gangs(Actor):
     def _delete_group(self, namespace: str, name: str) -> None:
         if self._find(namespace, name) is not None:
             self.stage.store.delete(POD_GROUPS, name, namespace)
-        if (
-            self._find(namespace, name) is not None and self.random.random() < 0.5
-        ):  # it waits for its pods to end
+        if self._find(namespace, name) is not None and self.random.random() < 0.5:
+            # It waits for its pods to end.
             patch = {"metadata": {"finalizers": None}}
             self.stage.store.patch(POD_GROUPS, name, patch, namespace)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from scheduler.simulator.node_agents.kubelet import Kubelet, KubeletOptions
+from scheduler.tools.simulator.node_agents.kubelet import Kubelet, KubeletOptions
 from tests.faults.actors.actor import Actor
 from tests.faults.pod_facts import has_ended
 
 if TYPE_CHECKING:
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 
 class Kubelets(Actor):
@@ -20,9 +20,8 @@ class Kubelets(Actor):
 
     def begin(self) -> None:
         admit_seconds = self.random.choice((0.0, 0.05, 2.0))
-        options = KubeletOptions(
-            admit_seconds=admit_seconds, resizes=False
-        )  # the actor Resizes reports those
+        # The actor Resizes reports those.
+        options = KubeletOptions(admit_seconds=admit_seconds, resizes=False)
         self._kubelet = Kubelet(self.stage.store, options)
         self._kubelet.start()
 

@@ -10,7 +10,7 @@ from tests.support.builders import node_object
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 ZONES = ("a", "b")
 DEDICATED = "dedicated"

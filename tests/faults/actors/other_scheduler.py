@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from tests.faults.actors.actor import Actor
 from tests.faults.pod_facts import is_pending
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 
 class Foreigners(Actor):

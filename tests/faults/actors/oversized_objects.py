@@ -9,7 +9,7 @@ from tests.faults.actors.nodes import HOSTNAME
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 _DEPTH = 3000
 _DEEP = b'"annotations":{"monster":"deep"}'

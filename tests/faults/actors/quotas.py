@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
     from tests.faults.daemon_runs import Life
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"

@@ -10,7 +10,7 @@ from tests.faults.pod_facts import has_ended, taken_milli
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
     from tests.faults.daemon_runs import Life
 
 _CPU = ("50m", "100m", "250m", "750m", "1500m", "4")

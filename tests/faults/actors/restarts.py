@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tests.faults.actors.actor import Actor
 
 if TYPE_CHECKING:
-    from scheduler.simulator.registry.registry import Backup
+    from scheduler.tools.simulator.registry.registry import Backup
 
 
 class ServerRestarts(Actor):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.resource_claims import CLAIMS as DEVICE_CLAIMS
+from scheduler.tools.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.controllers.resource_claims import CLAIMS as DEVICE_CLAIMS
 from tests.faults.actors.actor import Actor
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 _CLASSES, _VOLUME_CLAIMS = "deviceclasses.resource.k8s.io", "persistentvolumeclaims"
 _DEAR = "dear"

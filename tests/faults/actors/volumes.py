@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.volumes import Attachments, StorageProtection, VolumeController
-from scheduler.simulator.node_agents.volume_drivers import (
+from scheduler.tools.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.controllers.volumes import Attachments, StorageProtection, VolumeController
+from scheduler.tools.simulator.node_agents.volume_drivers import (
     Provisioner,
     ProvisionerOptions,
     ProvisioningFault,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
     from tests.faults.daemon_runs import Life
 
 _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"

@@ -11,7 +11,7 @@ from tests.faults.stage import ODD_POD_CPU
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
-    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.apimachinery.objects import Object
 
 FINALIZER = "example.com/slow-to-go"
 

@@ -11,9 +11,9 @@ import yaml
 from playwright.async_api import expect
 
 from scheduler.http_server.messages import ServerRequest, json_answer
-from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.sign_in import SignIn
 from scheduler.tools.board.tune_page import page_of
+from scheduler.tools.simulator.server import ApiServer
 from scheduler.tools.whatif.tuning.comparison import Candidate, Change, Compared, Measured, Searched, Tuned
 from tests.integration.board.test_board_in_a_browser import ALONE, add, board_of_a_daemon, nodes, panel
 from tests.integration.groups.gangs import POD_GROUPS, members, pod_group

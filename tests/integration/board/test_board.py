@@ -18,9 +18,9 @@ from scheduler.configuration.load import default
 from scheduler.configuration.overrides import GivenFeatures, with_features
 from scheduler.daemon.app.server_version import ServerVersions
 from scheduler.kube.client.connect import connect
-from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.cluster_observer import Observer, WatchOnDemand
 from scheduler.tools.board.object_details import pod_details, pod_events
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.browser import PATIENCE_MS, browsing, run_with_browser
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_pages import RBAC, give, pages_of_a_daemon

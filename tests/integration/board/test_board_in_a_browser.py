@@ -18,11 +18,11 @@ from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.server.http_server import Application, serving
 from scheduler.http_server.messages import Page, ServerResponse
 from scheduler.kube.client.connect import connect
-from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.file import FileBoard
 from scheduler.tools.board.pages import board_of
 from scheduler.tools.board.sign_in import serving_board
 from scheduler.tools.board.subject import of_daemon
+from scheduler.tools.simulator.server import ApiServer
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from tests.support.browser import PATIENCE_MS, browsing, run_with_browser
 from tests.support.builders import node, node_object, pod, pod_object

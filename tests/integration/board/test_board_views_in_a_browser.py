@@ -15,10 +15,10 @@ from playwright.async_api import expect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, parse
 from scheduler.objects.decode import decode_pod
-from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.file import FileBoard
 from scheduler.tools.board.pages import board_of
 from scheduler.tools.board.sign_in import serving_board
+from scheduler.tools.simulator.server import ApiServer
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from tests.integration.board.test_board_in_a_browser import add, board_of_a_daemon, nodes, panel
 from tests.integration.groups.gangs import POD_GROUPS, members, pod_group

@@ -14,8 +14,8 @@ from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.objects.decode import decode_pod
-from scheduler.simulator.faults import requests
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.faults import requests
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import pod_object
 from tests.support.virtual_time import LoopClock
 

@@ -19,8 +19,8 @@ from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
-from scheduler.simulator.faults import binds, requests
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.faults import binds, requests
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import pod_object
 from tests.support.errors import raises
 from tests.support.virtual_time import LoopClock

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from scheduler.configuration.load import load, parse
-from scheduler.simulator.access.authentication import write_kubeconfig
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.authentication import write_kubeconfig
+from scheduler.tools.simulator.server import ApiServer
 from tests.integration.commands.test_check_live import placed_by, taken
 from tests.support.builders import pod_object
 from tests.support.commands import run_command

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.load import Configuration
     from scheduler.kube.client.login import Headers
-    from scheduler.simulator.server import ApiServer
+    from scheduler.tools.simulator.server import ApiServer
     from tests.support.daemon_harness import Cluster
 
 ACCOUNT = Named("kube-system", "custom-scheduler")

@@ -25,7 +25,6 @@ def test_the_demo_shows_placement_spreading_preemption_and_a_waiting_pod(version
     assert [shown.count(f"{number} in") for number in (6, 7)] == [1, 2]  # 20 over three zones
     assert f"Why does {TOO_BIG} wait?" in shown
     assert f"Pod default/{TOO_BIG} does not fit on any of " in shown
-    assert re.search(
-        r"2[78] nodes: NodeResourcesFit: Insufficient cpu", shown
-    )  # the last node may come after the attempt
+    # The last node may come after the attempt.
+    assert re.search(r"2[78] nodes: NodeResourcesFit: Insufficient cpu", shown)
     assert shown.rstrip().endswith("Every pod is where it should be.")

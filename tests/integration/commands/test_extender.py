@@ -15,7 +15,7 @@ import pytest
 
 from scheduler.configuration.load import parse
 from scheduler.extensions.extenders import HttpExtender
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.commands import forked_program, run_command
 from tests.support.ports import free_port

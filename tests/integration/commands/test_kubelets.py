@@ -15,12 +15,12 @@ from scheduler.kube.client.connect import connect
 from scheduler.kube.client.resources import NODES, PODS, SERVICES
 from scheduler.kube.client.watch import watch
 from scheduler.kube.http.request import Request
-from scheduler.simulator.access.rbac import User
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.rbac import User
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.commands import forked_program, run_command
 from tests.support.manifests import ROOT
 from tests.support.processes import started
-from tests.unit.simulator.a_store import node, pod
+from tests.unit.tools.simulator.a_store import node, pod
 
 if TYPE_CHECKING:
     from pathlib import Path

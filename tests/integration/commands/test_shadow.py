@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.kube.client.connect import connect
 from scheduler.kube.http.request import Request
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program
 from tests.support.ports import free_port

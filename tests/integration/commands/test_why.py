@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from scheduler.daemon.app.leader import ASKING_ACCOUNT
-from scheduler.simulator.access.rbac import User
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.rbac import User
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program, run_command
 from tests.support.kubectl import Kubectl, Said

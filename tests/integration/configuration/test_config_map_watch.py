@@ -15,7 +15,7 @@ import pytest
 
 from scheduler.daemon.config_watch.kopf_thread import ConfigMapWatch, KopfThread
 from scheduler.kube.certificates import issue
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.processes import until
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def test_a_config_map_is_followed_with_a_certificate_that_the_kubeconfig_d
     )
     issued = issue("kube-apiserver", **names)
     own = base64.b64encode(issued.serving).decode()
-    monkeypatch.setattr("scheduler.simulator.server._issued", lambda _: issued)
+    monkeypatch.setattr("scheduler.tools.simulator.server._issued", lambda _: issued)
 
     async with ApiServer(token="secret", tls=True) as server:
         server.store.create("configmaps", {"metadata": {"name": "cs"}})

@@ -13,7 +13,7 @@ from scheduler.configuration.types import LeaderElection
 from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
 from scheduler.daemon.app.config_file import POLL_SECONDS, ConfigFile, lease_of
 from scheduler.errors import ConfigurationError
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.integration.configuration.test_reload_processes import running, serving
 from tests.support.builders import pod_object
 from tests.support.commands import forked_program

@@ -26,7 +26,7 @@ from scheduler.framework import (
     Wait,
     WaitingPods,
 )
-from scheduler.simulator.faults import binds
+from scheduler.tools.simulator.faults import binds
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.reloads import offer_of, reloader_of

@@ -18,7 +18,7 @@ from scheduler.engine.runtime import profiles as runtime_profiles
 from scheduler.framework import Needs, ScorePlugin
 from scheduler.kube.client.events import CONTROLLER
 from scheduler.kube.http.request import Response
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS

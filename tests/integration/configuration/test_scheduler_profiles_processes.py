@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.rights import Named, rights_of
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.integration.configuration.test_reload_processes import end, running

@@ -16,7 +16,7 @@ from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.kube.client.connect import connect
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object
 from tests.support.kubectl import Kubectl
 

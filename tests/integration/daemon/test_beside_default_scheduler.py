@@ -10,9 +10,9 @@ import pytest
 
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.live_explain import live_explanation
-from scheduler.simulator.faults import binds
-from scheduler.simulator.node_agents.pod_status import RUN_SECONDS
-from scheduler.simulator.server import KubeletOptions
+from scheduler.tools.simulator.faults import binds
+from scheduler.tools.simulator.node_agents.pod_status import RUN_SECONDS
+from scheduler.tools.simulator.server import KubeletOptions
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time import LoopClock

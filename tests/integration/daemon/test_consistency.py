@@ -13,7 +13,7 @@ import pytest
 from scheduler.daemon.app.consistency.checker import CHECK_SECONDS
 from scheduler.engine.queue.pod_places import Place
 from scheduler.framework import FilterPlugin, Outcomes, PreFilterPlugin, Status
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from tests.faults.cache_comparison import cache_from, differences
 from tests.support.builders import node_object, pod, pod_object
 from tests.support.daemon_harness import cluster

@@ -17,8 +17,8 @@ from scheduler.daemon.app.consistency.state_check import StateCheck
 from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.engine.queue.pod_places import Place
 from scheduler.framework import FilterPlugin, PermitPlugin, PreEnqueuePlugin, Status
-from scheduler.simulator.faults import requests
-from scheduler.simulator.node_agents.kubelet import KubeletOptions
+from scheduler.tools.simulator.faults import requests
+from scheduler.tools.simulator.node_agents.kubelet import KubeletOptions
 from tests.integration.daemon.test_preemption import evictions, is_there, value
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.objects.wording import Duration
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from tests.support import frozen_processes as freezing
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.engine.queue.pod_places import Place
 from scheduler.framework import PermitPlugin, PreBindPlugin, Wait
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 

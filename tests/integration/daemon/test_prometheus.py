@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 import yaml
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
 from tests.support.commands import forked_program

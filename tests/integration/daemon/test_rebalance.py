@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.configuration.load import default, parse
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.eviction_budgets import BUDGETS
 from scheduler.tools.whatif.live_cluster import read_cluster

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.scenarios.clusters import uniform
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.scenarios.clusters import uniform
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import pod_object
 from tests.support.processes import started, until
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.faults import binds
+from scheduler.tools.simulator.faults import binds
 from tests.faults.cache_comparison import cache_from, differences
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.simulator.registry.registry import Backup
+    from scheduler.tools.simulator.registry.registry import Backup
 
 AWAY_SECONDS = 2.0
 WITHIN_SECONDS = 5.0

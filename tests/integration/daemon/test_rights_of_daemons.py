@@ -14,7 +14,7 @@ from scheduler.configuration.feature_gates import parse_gates
 from scheduler.daemon.app.rights import Right, rights_of_needs
 from scheduler.framework import FilterPlugin, Needs
 from scheduler.kube.http.request import Request
-from scheduler.simulator.faults import streamed_lists
+from scheduler.tools.simulator.faults import streamed_lists
 from tests.support import daemon_accounts as granted
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from scheduler.simulator.access.rbac import User
+from scheduler.tools.simulator.access.rbac import User
 from tests.integration.groups import gangs as native
 from tests.integration.groups import test_coscheduling as coscheduling
 from tests.integration.groups.test_coscheduling import CRDS, EXAMPLE, KINDS, VOLCANO
@@ -198,9 +198,8 @@ async def test_a_queue_holds_no_more_nodes_than_pods_that_compete_with_each_othe
         it.add_pods(*large)
         await asyncio.sleep(30)
         taint = {"key": "closed", "effect": "NoSchedule"}
-        it.add_nodes(
-            node_object("closed", cpu="8", taints=[taint])
-        )  # they are tried again, and are overdue by now
+        # They are tried again, and are overdue by now.
+        it.add_nodes(node_object("closed", cpu="8", taints=[taint]))
         await asyncio.sleep(15)
 
         it.add_pods(*queues.several("b", 3, first=10, cpu="2"))

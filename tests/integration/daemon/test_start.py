@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NOT_NEEDED = [
     "pydantic",
     "rich",
     "scheduler.tools.demo",
-    "scheduler.simulator",
+    "scheduler.tools.simulator",
     "scheduler.tools.whatif",
     "urllib.request",
     "wasmtime",

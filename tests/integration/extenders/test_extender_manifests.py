@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.configuration.load import parse
 from scheduler.extensions.extenders import HttpExtender
-from scheduler.simulator.faults import streamed_lists
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.faults import streamed_lists
+from scheduler.tools.simulator.server import ApiServer
 from tests.integration.commands.test_extender import HEAD, extender, serving
 from tests.support.builders import node, node_object, pod
 from tests.support.kubectl import Kubectl

@@ -23,7 +23,7 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from scheduler.simulator.faults import binds, requests
+from scheduler.tools.simulator.faults import binds, requests
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.extender_service import extender_service

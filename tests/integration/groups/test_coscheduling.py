@@ -13,7 +13,7 @@ import yaml
 from plugins.pod_groups.coscheduling_objects import _ENDED
 from scheduler.framework import PreBindPlugin
 from scheduler.objects.decode import decode_pod
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.daemon.app.live_explain import live_explanation
-from scheduler.simulator.node_agents.kubelet import KubeletOptions
+from scheduler.tools.simulator.node_agents.kubelet import KubeletOptions
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.kueue import ADMISSION_GATE, HOSTNAME, OWNER_TOKEN, TOPOLOGY_GATE, Flavor, gates_of, kueue

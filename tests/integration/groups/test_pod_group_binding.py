@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import PreBindPlugin, Status
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from tests.integration.groups.gangs import add_gang, add_group, members, placed, told
 from tests.support.builders import node_object
 from tests.support.daemon_harness import cluster

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.daemon.app.live_explain import live_explanation, live_groups
 from scheduler.engine.queue.pod_places import Place
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from tests.integration.groups.gangs import (
     POD_GROUPS,
     RACK,

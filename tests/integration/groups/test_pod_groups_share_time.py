@@ -194,9 +194,8 @@ def with_one_on_a_node(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
 async def test_other_pods_are_placed_within_a_dry_run_of_a_gang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        group_pauses, "_UNIT_SECONDS", 1e9
-    )  # pauses are in dry runs and in the first pass only
+    # Pauses are in dry runs and in the first pass only.
+    monkeypatch.setattr(group_pauses, "_UNIT_SECONDS", 1e9)
     async with watched(tmp_path, *(node_object(f"n{row}", cpu="4") for row in range(4)), kubelet=True) as (
         it,
         daemon,

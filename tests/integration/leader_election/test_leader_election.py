@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.errors import LeadershipLostError
-from scheduler.simulator.faults import binds, requests
+from scheduler.tools.simulator.faults import binds, requests
 from tests.support import frozen_processes as freezing
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.access.authentication import write_kubeconfig
-from scheduler.simulator.faults import binds
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.authentication import write_kubeconfig
+from scheduler.tools.simulator.faults import binds
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.processes import started, until
 from tests.support.replicas import LEASES

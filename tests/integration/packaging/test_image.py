@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.image import (
     ARGUMENTS,

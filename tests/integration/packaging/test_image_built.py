@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from scheduler.version import VERSION
 from tests.integration.packaging.test_supply import NAME
 from tests.support.binaries import needed_binary

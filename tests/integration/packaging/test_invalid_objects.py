@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from tests.support.daemon_harness import cluster
 from tests.support.invalid_objects import KINDS, WRONG, Kind, Wrong
 

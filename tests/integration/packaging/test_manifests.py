@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from scheduler.kube.client.resources import SHARD_ASSIGNMENTS
-from scheduler.simulator.faults import binds, requests, streamed_lists
-from scheduler.simulator.server import ApiServer
 from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
 from scheduler.testing.samples import claim, mounted, storage_class, volume
+from scheduler.tools.simulator.faults import binds, requests, streamed_lists
+from scheduler.tools.simulator.server import ApiServer
 from tests.integration.configuration.test_reload_processes import Run, end, running
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import keep_account

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.kubectl import Kubectl
 from tests.support.manifests import KUSTOMIZATIONS, MANIFESTS
 from tests.support.monitoring_kinds import DEFINITIONS

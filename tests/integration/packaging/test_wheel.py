@@ -52,7 +52,7 @@ def test_the_wheel_of_the_daemon_has_no_simulator_no_demo_and_no_test_kit(instal
 
     assert {"scheduler", "scheduler/engine/cycle", "scheduler/tools/board", "plugins"} <= folders
     whatif = (f"scheduler/tools/whatif/{name}" for name in ("backtest", "replay", "simulation"))
-    absent = ("scheduler/simulator", "scheduler/testing", "scheduler/tools/demo", *whatif)
+    absent = ("scheduler/tools/simulator", "scheduler/testing", "scheduler/tools/demo", *whatif)
     assert [folder for folder in folders if folder.startswith(absent)] == []
 
 

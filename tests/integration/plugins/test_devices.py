@@ -11,8 +11,6 @@ import pytest
 from plugins.dynamic_resources.devices import Devices
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.objects.decode import decode_pod
-from scheduler.simulator.controllers.resource_claims import ResourceClaims
-from scheduler.simulator.faults import requests
 from scheduler.testing.devices import (
     DRIVER,
     claims_of,
@@ -22,6 +20,8 @@ from scheduler.testing.devices import (
     resource_slice,
     unsaved,
 )
+from scheduler.tools.simulator.controllers.resource_claims import ResourceClaims
+from scheduler.tools.simulator.faults import requests
 from tests.integration.groups.gangs import POD_GROUPS, add_gang, members, placed, pod_group
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

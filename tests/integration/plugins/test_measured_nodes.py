@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import yaml
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import OPEN_PATHS, Running
 from tests.support.binaries import needed_binary
 from tests.support.builders import node_object, pod_object
@@ -50,9 +50,8 @@ async def _placed_by_traffic(folder: Path, exporters: Mapping[str, int]) -> None
             )
 
         async def data_are_missing_on(nodes: int) -> bool:
-            known = await shown(
-                "scheduler_cache_size", 'type="nodes"'
-            )  # none while the cluster is being read
+            # None while the cluster is being read.
+            known = await shown("scheduler_cache_size", 'type="nodes"')
             return known == len(exporters) and (
                 await shown("custom_scheduler_plugin_refresh_nodes_without_data") == nodes
             )

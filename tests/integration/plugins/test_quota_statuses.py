@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.status import StatusError
 from tests.integration.plugins.test_quotas import CRDS, QUOTAS, quota, several, teams
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.daemon.app.live_explain import live_explanation
-from scheduler.simulator.faults import requests
-from scheduler.simulator.node_agents.volume_drivers import ProvisionerOptions, ProvisioningFault
 from scheduler.testing.samples import DRIVER, claim, mounted, only_on, storage_class, volume
+from scheduler.tools.simulator.faults import requests
+from scheduler.tools.simulator.node_agents.volume_drivers import ProvisionerOptions, ProvisioningFault
 from tests.integration.groups.gangs import add_gang
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster

@@ -36,7 +36,7 @@ from scheduler.daemon.app.shadow.service import ShadowService
 from scheduler.http_server.messages import ServerRequest as Asked
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.request import Request
-from scheduler.simulator.faults import binds
+from scheduler.tools.simulator.faults import binds
 from tests.shadow import workload
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
@@ -347,9 +347,8 @@ async def test_the_verdict_on_a_preemption(
                 step()
             await seen(at, service)
         found = causes(service)
-        if (expected == {PREEMPTS: 1} and "a-1" in victims) or expected == {
-            EQUIVALENT_VICTIMS: 1
-        }:  # which of two alike we take is ours to choose
+        if (expected == {PREEMPTS: 1} and "a-1" in victims) or expected == {EQUIVALENT_VICTIMS: 1}:
+            # Which of two alike we take is ours to choose.
             assert found.keys() <= {PREEMPTS, EQUIVALENT_VICTIMS}
         else:
             assert found == expected

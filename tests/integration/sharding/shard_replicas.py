@@ -20,8 +20,8 @@ from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.objects.decode import decode_pod
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import pod_object
 from tests.support.daemon_accounts import Account, token_users
 from tests.support.frozen_processes import Freezer

@@ -12,7 +12,7 @@ import pytest
 from scheduler.daemon.sharding.replica import ShardReplica
 from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.holding import BucketState
-from scheduler.simulator.faults import binds
+from scheduler.tools.simulator.faults import binds
 from tests.integration.sharding.shard_replicas import CRDS, DEFINITION, KIND
 from tests.support import frozen_processes as freezing
 from tests.support.builders import node_object, pod_object

@@ -12,7 +12,7 @@ from scheduler.engine.cycle.shard_changes import ShardChanges
 from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.shards import WAITS_FOR_NODES, OwnShard
 from scheduler.framework import PermitPlugin, ReservePlugin, Wait
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from tests.integration.plugins.test_fair_queues import DEFINITION, QUEUES, queue
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

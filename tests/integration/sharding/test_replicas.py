@@ -13,7 +13,7 @@ from scheduler.daemon.sharding.assigner import TAKING_SECONDS
 from scheduler.engine.sharding.buckets import BUCKETS
 from scheduler.engine.sharding.holding import BucketState
 from scheduler.errors import ApiError
-from scheduler.simulator.faults import requests, streamed_lists
+from scheduler.tools.simulator.faults import requests, streamed_lists
 from tests.integration.sharding.shard_replicas import (
     CRDS,
     DEADLINE_SECONDS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:

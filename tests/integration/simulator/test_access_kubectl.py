@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.access.rbac import User
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.rbac import User
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.commands import forked_program
 from tests.support.kubectl import Kubectl
 from tests.support.processes import started, until

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.access.rbac import User
-from scheduler.simulator.access.security import impersonated
+from scheduler.tools.simulator.access.rbac import User
+from scheduler.tools.simulator.access.security import impersonated
 from tests.integration.simulator.simulator_client import PODS, Client, pod, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from scheduler.simulator.server import ApiServer
+    from scheduler.tools.simulator.server import ApiServer
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = f"{RBAC}/namespaces/default/roles"

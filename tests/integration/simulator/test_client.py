@@ -9,10 +9,10 @@ import kubernetes_asyncio.client as k8s
 import pytest
 from kubernetes_asyncio import watch
 
-from scheduler.simulator.scenarios.clusters import heterogeneous
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.scenarios.clusters import heterogeneous
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.errors import raises
-from tests.unit.simulator.definitions import definition, widget, with_spec
+from tests.unit.tools.simulator.definitions import definition, widget, with_spec
 
 
 def a_pod(name: str) -> k8s.V1Pod:

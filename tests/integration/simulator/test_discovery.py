@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.simulator.simulator_client import serving
-from tests.unit.simulator.definitions import definition
+from tests.unit.tools.simulator.definitions import definition
 
 if TYPE_CHECKING:
     from pathlib import Path

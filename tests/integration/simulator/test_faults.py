@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from scheduler.simulator.api.requests import RequestInfo
-from scheduler.simulator.faults import binds, requests
+from scheduler.tools.simulator.api.requests import RequestInfo
+from scheduler.tools.simulator.faults import binds, requests
 from tests.integration.simulator.simulator_client import PODS, pod, serving
 
 if TYPE_CHECKING:

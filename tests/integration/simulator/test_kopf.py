@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import kopf
 import pytest
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.processes import until
-from tests.unit.simulator.definitions import definition, widget, with_spec
+from tests.unit.tools.simulator.definitions import definition, widget, with_spec
 
 if TYPE_CHECKING:
     pass

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.external_controllers import KubeletOptions
-from scheduler.simulator.scenarios.clusters import uniform
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.external_controllers import KubeletOptions
+from scheduler.tools.simulator.scenarios.clusters import uniform
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.kubectl import Kubectl, rows
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.integration.simulator.simulator_client import PODS, pod, serving
 
 if TYPE_CHECKING:

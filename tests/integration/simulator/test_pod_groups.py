@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH
-from scheduler.simulator.access.rbac import User
+from scheduler.tools.simulator.access.rbac import User
 from tests.integration.simulator.simulator_client import serving
 from tests.support import virtual_time
 

@@ -11,9 +11,9 @@ import pytest
 
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
-from scheduler.simulator.faults import requests
-from scheduler.simulator.node_agents.pod_status import EXIT_CODE, RUN_SECONDS
-from scheduler.simulator.remote import (
+from scheduler.tools.simulator.faults import requests
+from scheduler.tools.simulator.node_agents.pod_status import EXIT_CODE, RUN_SECONDS
+from scheduler.tools.simulator.remote import (
     SIMULATED,
     ForeignNodeError,
     as_registered,
@@ -21,10 +21,10 @@ from scheduler.simulator.remote import (
     register,
     running,
 )
-from scheduler.simulator.scenarios.scenario import NodeGroup
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.scenarios.scenario import NodeGroup
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.virtual_time import LoopClock
-from tests.unit.simulator.a_store import node, pod
+from tests.unit.tools.simulator.a_store import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

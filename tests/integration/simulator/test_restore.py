@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.integration.simulator.simulator_client import PODS, pod, serving
 from tests.support.builders import node_object
 from tests.support.virtual_time import LoopClock

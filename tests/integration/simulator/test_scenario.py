@@ -14,8 +14,8 @@ import kubernetes_asyncio.client as k8s
 from kubernetes_asyncio import config
 
 from scheduler.configuration.load import default
-from scheduler.simulator.scenarios.scenario import load_scenario
-from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
+from scheduler.tools.simulator.scenarios.scenario import load_scenario
+from scheduler.tools.simulator.scenarios.scenario_player import ScenarioPlayer
 from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.scenario_source import read_scenario
 from tests.integration.simulator.simulator_client import serving
@@ -24,7 +24,7 @@ from tests.support import virtual_time
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from scheduler.simulator.server import ApiServer
+    from scheduler.tools.simulator.server import ApiServer
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "scenario.yaml"

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.virtual_time import LoopClock
 
 TRANSCRIPTS = {"": 144, "_storage": 185, "_pods": 69}  # the end of a file's name -> its requests

@@ -81,7 +81,7 @@ def test_the_guide_names_every_field_of_a_section_and_no_other(heading: str):
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
-    [(TAKEN, "takes effect at once"), (WITHOUT_EFFECT, "has no effect"), (AT_START, "needs a restart")],
+    [(TAKEN, "takes effect immediately"), (WITHOUT_EFFECT, "has no effect"), (AT_START, "needs a restart")],
 )
 def test_the_guide_states_how_a_reload_treats_a_new_value(fields: frozenset[str], expected: str):
     struct = KubeSchedulerConfiguration

@@ -15,10 +15,8 @@ from scheduler.framework.interface import ExtensionPoint
 from tests.unit.configuration.documents import messages_of
 from tests.unit.configuration.old_versions import args_of, names_at, noted, weights_of
 
-UNDER_ANY_NAME = {
-    "RequestedToCapacityRatio",
-    "RequestedToCapacityRatioPriority",
-}  # defined by their argument
+# Defined by their argument.
+UNDER_ANY_NAME = {"RequestedToCapacityRatio", "RequestedToCapacityRatioPriority"}
 ALWAYS = ["NodeUnschedulable", "TaintToleration"]
 LATER = {"DynamicResources", "NodeDeclaredFeatures"}  # run by default, for pods that use them
 

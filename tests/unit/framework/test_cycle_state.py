@@ -35,6 +35,16 @@ def test_a_missing_value_is_an_error_that_names_it():
         CycleState().read("Plugin", list)
 
 
+def test_a_value_that_may_be_missing_is_found_or_none():
+    state = CycleState()
+    state.write("Plugin", [1])
+
+    assert state.find("Plugin", list) == [1]
+    assert state.find("Other", list) is None
+    with pytest.raises(TypeError, match="holds a list, not a dict"):
+        state.find("Plugin", dict)
+
+
 def test_data_of_another_type_is_an_error_that_names_both():
     state = CycleState()
     state.write("Plugin", {})

@@ -124,9 +124,8 @@ def test_any_bytes_get_an_http_response_and_the_connection_ends(
     caplog.clear()
     reported = run(converse(pieces, leaves=leaves))
 
-    if b"HEAD" not in b"".join(
-        pieces
-    ):  # responses to HEAD can only be parsed by a client that knows the method
+    if b"HEAD" not in b"".join(pieces):
+        # Responses to HEAD can only be parsed by a client that knows the method.
         answers = Answers()
         answers.parser.feed_data(reported)
         assert {status for status in answers.statuses if status != 100} <= STATUSES

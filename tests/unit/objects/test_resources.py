@@ -510,10 +510,8 @@ def test_an_invalid_quantity_of_a_pod_is_named(spec: dict[str, Any], status: dic
 
 
 def test_a_bool_in_a_pod_that_was_not_decoded_is_named():
-    requests = {
-        "cpu": True,
-        "example.com/of-no-other-test": "1",
-    }  # 1 equals True as a key of the cache
+    # 1 equals True as a key of the cache.
+    requests = {"cpu": True, "example.com/of-no-other-test": "1"}
     made = Pod(spec=PodSpec(containers=(Container(resources=ResourceRequirements(requests=requests)),)))
     with pytest.raises(ObjectError, match=r"spec\.containers\[0\]\.resources\.requests\.cpu: True is not"):
         pod_resources(made)

@@ -407,6 +407,15 @@ def test_objects_of_a_kind_without_watch_are_an_error_that_names_it():
     assert table.snapshot().objects("v1/services") == {"shop/web": {"kind": "Service"}}
 
 
+def test_a_kind_without_watch_has_no_watched_objects():
+    table = ClusterTable()
+
+    assert table.snapshot().watched_objects("v1/services") == {}
+
+    table.watch_kind("v1/services")["shop/web"] = {"kind": "Service"}
+    assert table.snapshot().watched_objects("v1/services") == {"shop/web": {"kind": "Service"}}
+
+
 def test_an_unknown_resource_reads_as_zeros():
     table = ClusterTable()
     for name in "abc":

@@ -137,9 +137,8 @@ class ShadowEvaluator:
             judged = _waiting if theirs.what is ShadowedOutcome.WAITS else _preempting
             return judged(theirs, ours, snapshot)
         verdict = _placed(theirs, ours, snapshot, self._sampling)
-        if (
-            verdict.cause == WORSE and ours.scores is None
-        ):  # this scheduler did not score: score its node beside the other's
+        if verdict.cause == WORSE and ours.scores is None:
+            # This scheduler did not score: score its node beside the other's.
             ours = self._decide(theirs, snapshot, may_preempt=False, exhaustive=True)
             verdict.details = _both(theirs.node_name, ours, snapshot)
         return verdict

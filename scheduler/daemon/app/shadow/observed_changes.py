@@ -72,10 +72,10 @@ class ObservedChange:
         return not self.verdicts or any(verdict.agrees for verdict in self.verdicts)
 
     def make(self) -> None:
-        self.handler.turn(self.old, self.new)
+        self.handler.change(self.old, self.new)
 
     def take_back(self) -> None:
-        self.handler.turn(self.new, self.old)
+        self.handler.change(self.new, self.old)
 
 
 def version_of(obj: Any) -> int:
@@ -182,4 +182,4 @@ class _Holding:
         if self._arrivals.is_open:
             self._arrivals.put(self._handler, old, new, self._version)
         else:
-            self._handler.turn(old, new)
+            self._handler.change(old, new)

@@ -104,25 +104,22 @@ class Playback:
         self._count_waiting = waiting or self._number_waiting
         self._objects = RecordedObjects(daemon.cluster, follows=not lives)
         self._names = list(daemon.active.frameworks)
-        self._waiting: dict[
-            str, tuple[PodInfo, float]
-        ] = {}  # uid -> pending pod, and since when it can be placed
+        # uid -> pending pod, and since when it can be placed
+        self._waiting: dict[str, tuple[PodInfo, float]] = {}
         self._life_of: dict[str, PodLifetime] = {}  # uid of an existing pod -> its recorded pod
         self._stands: dict[str, str] = {}  # uid of a recorded pod -> key of the pod that exists for it
         self._runs: dict[str, float] = {}  # uid -> seconds to run, of pods that run shorter than recorded
         self._bound_at: dict[str, float] = {}
-        self._back: dict[
-            str, float
-        ] = {}  # uid of a pod that is replaced after its end -> seconds left to run
+        # uid of a pod that is replaced after its end -> seconds left to run
+        self._back: dict[str, float] = {}
         self._driven_out: set[str] = set()  # uids of recorded pods of other schedulers that were evicted
         self._uids: dict[str, str] = {}  # key -> uid, of pods that exist in the recording
         self._emptied: set[str] = set()  # drained nodes
         self._again = Counter[str]()
         self._cut: set[str] = set()
         self._versions = 0
-        self._failed: list[
-            tuple[PodInfo, float, float]
-        ] = []  # never placed: since when it could be placed, until its deletion
+        # Never placed: since when it could be placed, until its deletion.
+        self._failed: list[tuple[PodInfo, float, float]] = []
         daemon.cluster.witnessed_by(self)
 
     async def play(self) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from scheduler.simulator.controllers.volumes import SELECTED_NODE
-from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
+from scheduler.tools.simulator.controllers.volumes import SELECTED_NODE
+from scheduler.tools.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
 from scheduler.tools.whatif.simulation.cluster import CLAIMS, DEVICE_CLAIMS, VOLUMES
 
 if TYPE_CHECKING:

@@ -173,9 +173,8 @@ class HistoryReader:
         self._pace = Pace()
         self._began = 0.0
         self._configuration: tuple[str, str] = ("", ".")
-        self._listed: set[tuple[str, str]] | None = (
-            None  # objects of the running list; None while changes are recorded
-        )
+        # Objects of the running list; None while changes are recorded.
+        self._listed: set[tuple[str, str]] | None = None
         self._pods: dict[str, str] = {}  # key -> uid, of existing pods
         self._stretches = self._unreadable = 0
         self._unheard = 0.0

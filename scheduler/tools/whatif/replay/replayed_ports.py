@@ -88,7 +88,7 @@ class ReplayedPorts(ObservedPorts):
                 self._clock.us, self._script.peek(), list(here), list(self._script.last)
             )
 
-    def _look(self, _clock: StepClock) -> int | None:
+    def _look(self) -> int | None:
         self._readings += 1
         note = self._script.take_if(Note.READ, self._readings)
         return None if note is None else int(note[2])

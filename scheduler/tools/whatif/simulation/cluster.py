@@ -26,28 +26,32 @@ from scheduler.kube.http.request import JSON, MERGE_PATCH
 from scheduler.objects.admission import class_of
 from scheduler.objects.api_types import api_type
 from scheduler.objects.decode import decode_pod
-from scheduler.simulator.api.handlers import Api, Request
-from scheduler.simulator.api.requests import request_info
-from scheduler.simulator.apimachinery.kinds import Kind, Place
-from scheduler.simulator.apimachinery.objects import key_of
-from scheduler.simulator.apimachinery.patch_types import apply_patch, merge_patch
-from scheduler.simulator.apimachinery.selectors import selector_of
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.apimachinery.strategy import Generic
-from scheduler.simulator.apimachinery.structure import WriteOptions
-from scheduler.simulator.controllers.resource_claims import release_claim
-from scheduler.simulator.controllers.volumes import (
+from scheduler.snapshot import object_key
+from scheduler.tools.simulator.api.handlers import Api, Request
+from scheduler.tools.simulator.api.requests import request_info
+from scheduler.tools.simulator.apimachinery.kinds import Kind, Place
+from scheduler.tools.simulator.apimachinery.objects import key_of
+from scheduler.tools.simulator.apimachinery.patch_types import apply_patch, merge_patch
+from scheduler.tools.simulator.apimachinery.selectors import selector_of
+from scheduler.tools.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.apimachinery.strategy import Generic
+from scheduler.tools.simulator.apimachinery.structure import WriteOptions
+from scheduler.tools.simulator.controllers.resource_claims import release_claim
+from scheduler.tools.simulator.controllers.volumes import (
     BIND_COMPLETED,
     SELECTED_NODE,
     annotations_of,
     bound_claim,
 )
-from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
-from scheduler.simulator.node_agents.volume_drivers import keys_of_driver, provisioned_volume, segment_of_node
-from scheduler.simulator.registry.registry import Registry
-from scheduler.simulator.registry.store import Store
-from scheduler.simulator.storage import DELETED
-from scheduler.snapshot import object_key
+from scheduler.tools.simulator.kinds.builtin_kinds import builtin_kinds
+from scheduler.tools.simulator.node_agents.volume_drivers import (
+    keys_of_driver,
+    provisioned_volume,
+    segment_of_node,
+)
+from scheduler.tools.simulator.registry.registry import Registry
+from scheduler.tools.simulator.registry.store import Store
+from scheduler.tools.simulator.storage import DELETED
 from scheduler.tools.whatif.simulation.object_versions import (
     annotated,
     changed,
@@ -68,9 +72,9 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import Container, PodCondition
-    from scheduler.simulator.api.requests import RequestInfo
-    from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.storage import Storage, Watch
+    from scheduler.tools.simulator.api.requests import RequestInfo
+    from scheduler.tools.simulator.apimachinery.objects import Object
+    from scheduler.tools.simulator.storage import Storage, Watch
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ import msgspec
 from scheduler.errors import SchedulerError
 from scheduler.objects.decode import decode_node
 from scheduler.objects.quantity import canonical_quantity
-from scheduler.simulator.apimachinery.selectors import parse_labels
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.scenarios.clusters import ready_node
+from scheduler.tools.simulator.apimachinery.selectors import parse_labels
+from scheduler.tools.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.scenarios.clusters import ready_node
 from scheduler.tools.whatif.documents import plural
 from scheduler.tools.whatif.simulation.object_versions import (
     edited,

@@ -10,7 +10,7 @@ from scheduler.objects.decode import decode_node
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.resources import pod_resources
 from scheduler.objects.v1 import PodStatus
-from scheduler.simulator.controllers.replicas import deletion_cost
+from scheduler.tools.simulator.controllers.replicas import deletion_cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scheduler.objects.resource_names import PODS
 from scheduler.objects.v1 import ContainerStatus, PodCondition
-from scheduler.simulator.node_agents.kubelet import pending_resize
-from scheduler.simulator.node_agents.pod_status import DEFERRED, INFEASIBLE, RESIZE_PENDING
+from scheduler.tools.simulator.node_agents.kubelet import pending_resize
+from scheduler.tools.simulator.node_agents.pod_status import DEFERRED, INFEASIBLE, RESIZE_PENDING
 
 if TYPE_CHECKING:
     import asyncio
@@ -58,9 +58,8 @@ class Resizes:
     def __init__(self, cluster: Pods, loop: asyncio.AbstractEventLoop) -> None:
         self._cluster, self._loop = cluster, loop
         self._created: dict[str, Containers] = {}  # uid of a resized pod -> its containers before all resizes
-        self._allocated: dict[
-            str, Containers
-        ] = {}  # uid of a pod with a pending resize -> its containers as they run
+        # uid of a pod with a pending resize -> its containers as they run
+        self._allocated: dict[str, Containers] = {}
         self._reasons: dict[str, str] = {}  # uid of such a pod -> Deferred or Infeasible
         self._deferred: dict[str, dict[str, None]] = {}  # node name -> uids, the oldest first
         self._completed = 0

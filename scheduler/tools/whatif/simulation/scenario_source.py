@@ -14,11 +14,11 @@ from scheduler.configuration.yaml_text import read
 from scheduler.errors import AdmissionError, ConfigurationError, FieldError, ObjectError
 from scheduler.objects.admission import set_priority
 from scheduler.objects.wording import child, entry
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
-from scheduler.simulator.registry.registry import Registry
-from scheduler.simulator.registry.store import Store
-from scheduler.simulator.scenarios.scenario import load_scenario
+from scheduler.tools.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.kinds.builtin_kinds import builtin_kinds
+from scheduler.tools.simulator.registry.registry import Registry
+from scheduler.tools.simulator.registry.store import Store
+from scheduler.tools.simulator.scenarios.scenario import load_scenario
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError, parse
 from scheduler.tools.whatif.documents import decoded_pod, identify, plural
 from scheduler.tools.whatif.evaluation import is_pending
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.scenarios.scenario import Scaling, Scenario, Step, WorkloadPart
+    from scheduler.tools.simulator.scenarios.scenario import Scaling, Scenario, Step, WorkloadPart
     from scheduler.tools.whatif.simulation.workload import TimelineEvent
 
 

@@ -246,9 +246,8 @@ class Measures:
                 self._take_gpu(pod)
         self._used = 0  # of pods that arrived
         self._arrived = self._failed = self._evicted = self._demand = 0
-        self._curve: dict[
-            int, list[tuple[float, int]]
-        ] = {}  # percent -> (unallocated share, failed pods) at each arrival
+        # percent -> (unallocated share, failed pods) at each arrival
+        self._curve: dict[int, list[tuple[float, int]]] = {}
 
     def _parts_of(self, first: float) -> list[_Part]:
         """Return the parts; `first` is the time of the first arrival."""

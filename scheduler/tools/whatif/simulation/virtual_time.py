@@ -88,9 +88,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if timeout is None:
             raise RuntimeError("deadlock: every task waits and no timer is set")
         self._now += timeout
-        if (
-            self._now + self._resolution == self._now
-        ):  # the time is so large that the resolution of a float is coarser
+        if self._now + self._resolution == self._now:
+            # The time is so large that the resolution of a float is coarser.
             self._resolution *= 1024.0
             self._clock_resolution = self._resolution  # asyncio uses this
         return []

@@ -305,9 +305,8 @@ def _without_effect(search: Search, found: Sequence[Found], processes: int, *, s
     Each change is undone alone, and then all that had no effect together. If these have one together, they stay.
     """
     today = search.today
-    undone: dict[
-        str, tuple[Found, str]
-    ] = {}  # name of a configuration -> the trial, and the parameter that is undone
+    # name of a configuration -> the trial, and the parameter that is undone
+    undone: dict[str, tuple[Found, str]] = {}
     values: dict[str, dict[str, Value]] = {}
     for each in found:
         changed = [name for name, value in each.values.items() if name in today and value != today[name]]

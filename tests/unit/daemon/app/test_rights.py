@@ -18,7 +18,7 @@ from scheduler.daemon.app.rights import (
     rules_yaml,
 )
 from scheduler.framework import Needs
-from scheduler.simulator.access.rbac import permissions
+from scheduler.tools.simulator.access.rbac import permissions
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.support.manifests import MANIFESTS

@@ -469,9 +469,8 @@ class TestEventsDuringBinding:
             cluster.api.create(pod("other"))
             await cluster.until(lambda: cluster.place_of("other") is Place.UNSCHEDULABLE)
             cluster.api.delete("default/web")
-            await cluster.until(
-                lambda: len(cluster.notes("other")) == 2
-            )  # because its capacity is already free
+            # Because its capacity is already free.
+            await cluster.until(lambda: len(cluster.notes("other")) == 2)
             await bound(cluster, "other")
 
             assert cluster.clock.monotonic() < 100

@@ -270,10 +270,8 @@ def test_the_clock_stops_a_plugin_and_its_pod_is_quarantined(
 
     assert attempt(cluster, queued) is None
     [note] = cluster.notes("web")
-    assert note in {
-        MESSAGE,
-        MESSAGE.replace("stopped: ", ""),
-    }  # it may have ended just before the interruption
+    # It may have ended just before the interruption.
+    assert note in {MESSAGE, MESSAGE.replace("stopped: ", "")}
     [patch] = [each for each in cluster.api.patches if each.condition is not None]
     assert patch.condition is not None
     assert (patch.condition.reason, patch.condition.message) == ("SchedulerError", note)

@@ -192,16 +192,14 @@ class Replica:
         self.holder.under_way = lambda: +self._under_way
         self.offset = 0.0
         self.known = 0  # the number of Bindings in its cache
-        self._marks: list[
-            tuple[int, int]
-        ] = []  # version of the assignment, and the Bindings when it was read
+        # Version of the assignment, and the Bindings when it was read.
+        self._marks: list[tuple[int, int]] = []
         self._mail: list[Callable[[], None]] = []
         self._lease_version = 0
         self._next_renewal = self._next_question = self._next_lead = 0.0
         self._writes_until = 0.0
-        self._seen: dict[
-            str, tuple[int, float]
-        ] = {}  # as a leader: name -> version of its Lease, and since when
+        # as a leader: name -> version of its Lease, and since when
+        self._seen: dict[str, tuple[int, float]] = {}
         self._ended: set[str] = set()
         self._latest = Assignment(-1, (), ())
 

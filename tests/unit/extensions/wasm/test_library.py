@@ -199,10 +199,8 @@ def test_an_invalid_guest_is_reported_with_its_field(
 def test_without_the_extra_a_guest_is_refused_with_the_install_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = {
-        GuestLibrary.__module__,
-        GuestArgs.__module__,
-    }  # the decoder looks for the module of the arguments
+    # The decoder looks for the module of the arguments.
+    kept = {GuestLibrary.__module__, GuestArgs.__module__}
     for module in sys.modules.keys() - kept:
         if module.startswith(("wasmtime", "scheduler.extensions.wasm.")):
             monkeypatch.delitem(sys.modules, module)

@@ -204,9 +204,8 @@ READS_ALL_NODES = wat(
 def test_nodes_that_take_long_to_write_are_written_in_a_thread(
     calls: list[Call], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        call_context, "time", SimpleNamespace(perf_counter=lambda: inf)
-    )  # it is always too late
+    # It is always too late.
+    monkeypatch.setattr(call_context, "time", SimpleNamespace(perf_counter=lambda: inf))
     plugin = guest(READS_ALL_NODES, time_slice=limited())
 
     assert asked(plugin).code is Code.ERROR

@@ -13,9 +13,9 @@ from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.lease import LeaderElector
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.objects.wording import Duration
-from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.faults import requests
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.apimachinery.status import StatusError
+from scheduler.tools.simulator.faults import requests
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.frozen_processes import Freezer
 from tests.support.virtual_time import LoopClock, next_poll, now
 

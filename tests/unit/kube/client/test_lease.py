@@ -11,7 +11,7 @@ import pytest
 from scheduler.errors import NotLeadingError
 from scheduler.kube.client import lease
 from scheduler.kube.client.lease import JITTER_FACTOR, new_identity
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from tests.support.virtual_time import now
 from tests.unit.kube.client.candidates import (
     DEADLINE_SECONDS,

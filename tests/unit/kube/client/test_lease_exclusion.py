@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.simulator.faults import requests
+from scheduler.tools.simulator.faults import requests
 from tests.support import frozen_processes as freezing
 from tests.unit.kube.client.candidates import LEASE_SECONDS, candidates
 

@@ -12,8 +12,8 @@ import pytest
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.port_forward import Forwarded, forwarded
 from scheduler.kube.http.endpoint import Endpoint
-from scheduler.simulator.access.rbac import User
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.access.rbac import User
+from scheduler.tools.simulator.server import ApiServer
 from tests.unit.kube.http.raw_server import Visit, raw_server
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.reflector import ObjectChange, has_happened, is_too_old, is_yet_to_come
 from scheduler.kube.client.resources import NODES, PODS, Resource
 from scheduler.kube.http.endpoint import Endpoint
-from scheduler.simulator.server import ApiServer
+from scheduler.tools.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.virtual_time import LoopClock
 

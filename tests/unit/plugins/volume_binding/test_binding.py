@@ -97,9 +97,8 @@ def test_a_volume_reserved_by_one_pod_is_not_available_to_the_next():
 def test_a_volume_that_another_pod_reserved_is_not_released():
     stage = Stage(*CLASSES, OLD, to_bind("other"), PV)
     first = stage.reserved(using("old", name="first"), "n1")
-    stage.show(
-        {**PV, "metadata": {**PV["metadata"], "resourceVersion": "9"}}
-    )  # the watch has a newer version
+    # The watch has a newer version.
+    stage.show({**PV, "metadata": {**PV["metadata"], "resourceVersion": "9"}})
     second = using("other", name="second")
     stage.reserved(second, "n1")
     stage.plugin.unreserve(first, pod("first"), "n1")

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from scheduler.configuration.load import default
-from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.tools.demo import show
 from scheduler.tools.demo.show import ClusterView, ShownEvent
 from scheduler.tools.demo.workloads import (
@@ -24,12 +23,13 @@ from scheduler.tools.demo.workloads import (
     nginx,
     storage_node,
 )
+from scheduler.tools.simulator.scenarios.clusters import heterogeneous
 from scheduler.tools.whatif import cluster_file
 from scheduler.tools.whatif.evaluation import evaluate_in_sequence, pods_to_evaluate
 from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.support import virtual_time
 from tests.support.builders import pod
-from tests.unit.simulator.a_store import AStore
+from tests.unit.tools.simulator.a_store import AStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

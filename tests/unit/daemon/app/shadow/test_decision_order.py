@@ -33,7 +33,7 @@ class NumberedPlaces(Turned):
         self.bound: list[str] = []
         self.is_open = True
 
-    def turn(self, old: Any, new: Any) -> None:
+    def change(self, old: Any, new: Any) -> None:
         if isinstance(old, bool) or isinstance(new, bool):
             self.is_open = bool(new)
         elif new.node_name:
@@ -45,7 +45,7 @@ class NumberedPlaces(Turned):
 class Nothing(NumberedPlaces):
     """Changes that have no effect."""
 
-    def turn(self, old: Any, new: Any) -> None:
+    def change(self, old: Any, new: Any) -> None:
         return
 
 

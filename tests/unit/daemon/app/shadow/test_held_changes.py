@@ -17,7 +17,7 @@ class Noting(Turned):
     def __init__(self) -> None:
         self.made: list[tuple[Any, Any]] = []
 
-    def turn(self, old: Any, new: Any) -> None:
+    def change(self, old: Any, new: Any) -> None:
         self.made.append((old, new))
 
 

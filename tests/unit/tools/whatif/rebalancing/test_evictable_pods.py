@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.apimachinery.selectors import parse_labels
+from scheduler.tools.simulator.apimachinery.selectors import parse_labels
 from scheduler.tools.whatif.rebalancing.evictable_pods import Wanted
 from tests.support.builders import node_object, pod_object
 from tests.unit.tools.whatif.rebalancing.rebalanced_clusters import PACKING, budget, rebalancer_of, replica

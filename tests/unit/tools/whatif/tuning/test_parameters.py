@@ -205,10 +205,8 @@ def test_the_plugin_of_a_file_declares_what_is_searched(with_plugin_file: TunedP
 
     assert searched["plugins/quiet.py.weight"].today == 1
     assert searched["plugins/quiet.py.mode"].choices == ("day", "night")
-    assert searched["plugins/quiet.py.limits"].choices == (
-        "low",
-        "high",
-    )  # without the one that `check` refuses
+    # Without the one that `check` refuses.
+    assert searched["plugins/quiet.py.limits"].choices == ("low", "high")
     assert "plugins/quiet.py.step" not in searched
     assert with_plugin_file.parameters["plugins/quiet.py.step"].today == 3
 
