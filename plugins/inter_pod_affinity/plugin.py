@@ -438,7 +438,7 @@ class ScoreState:
 class LastScores:
     """The scores of the last pod; the other pods of its controller usually have the same pods near each node.
 
-    To find the number of each node's domain takes as long as the rest of a decision in a large cluster.
+    In a large cluster, it takes long to look up the number of each node's domain and to scale it.
     """
 
     def __init__(self) -> None:
