@@ -120,13 +120,14 @@ async def in_a_thread(work: Callable[[], T], doing: str, *, gives_up: bool = Tru
     """Run work in a thread of its own, for at most a minute of CPU or idle time, see `TimeLimit`.
 
     The loop continues to run every few milliseconds, unless the work is one long C call that keeps the
-    interpreter lock. Python code is interrupted at the limit. Other work continues in its thread, and the
-    process can end without waiting for it.
+    interpreter lock. Python code is interrupted at the limit and by cancellation. Other work continues in its
+    thread, and the process can end without waiting for it.
 
     Args:
         work: the function to run.
         doing: describes the work in messages: `reading FILE`.
-        gives_up: whether to give the work up at the limit; otherwise the wait is logged each minute.
+        gives_up: whether the work is interrupted; otherwise the wait is logged each minute, and cancellation
+            leaves the work to end by itself.
 
     Raises:
         TookTooLongError: the work reached the limit.
@@ -156,7 +157,8 @@ async def in_a_thread(work: Callable[[], T], doing: str, *, gives_up: bool = Tru
         await _wait(ended, thread, doing, gives_up=gives_up)
     except (TookTooLongError, asyncio.CancelledError):
         ended.cancel()
-        _interrupt(thread)
+        if gives_up:
+            _interrupt(thread)
         raise
     return ended.result()
 

@@ -123,3 +123,31 @@ async def test_shutdown_waits_for_no_work() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     goes_on.set()
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+async def test_cancellation_interrupts_only_work_that_may_be_given_up(*, gives_up: bool) -> None:
+    began, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+    interrupted: list[str] = []
+
+    def work() -> None:
+        try:
+            began.set()
+            while not goes_on.wait(0.001):
+                pass
+        except BaseException as error:
+            interrupted.append(type(error).__name__)
+            raise
+        finally:
+            ended.set()
+
+    waiting = asyncio.create_task(worker_thread.in_a_thread(work, "work", gives_up=gives_up))
+    while not began.is_set():  # noqa: ASYNC110 - the thread has only its event to tell
+        await asyncio.sleep(0.001)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    if not gives_up:
+        goes_on.set()
+    assert ended.wait(10)
+    assert interrupted == (["_GivenUpError"] if gives_up else [])
