@@ -58,6 +58,22 @@ def is_label_value(text: str) -> bool:
     return not text or (len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None)
 
 
+def label_value_problems(text: str) -> Iterator[str]:
+    """Yield why text is no valid label value, as Kubernetes says it.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go, IsLabelValue.
+    """
+    if len(text.encode()) > _LONGEST_NAME:
+        yield f"must be no more than {_LONGEST_NAME} characters"
+    if text and not _NAME.fullmatch(text):
+        yield (
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+            "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+            "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        )
+
+
 def are_label_keys(keys: Collection[str]) -> bool:
     """Return whether all keys are valid; one check of all, because a selector may have 100,000 keys."""
     if "/" not in "\n".join(keys):  # keys without a prefix take a third of the time
@@ -553,8 +569,9 @@ def _parse(
     """Return the requirement; errors are added to the faults."""
     path = path.removeprefix(".")
     _check_key(written, path, faults)
+    requirement = _rule(written, path, operators, faults)
     _check_values(written, path, faults, 0, len(written.values))
-    return _rule(written, path, operators, faults)
+    return requirement
 
 
 def _read(
@@ -565,10 +582,11 @@ def _read(
         return _parse(written, path, operators, faults)
     path = path.removeprefix(".")
     _check_key(written, path, faults)
+    requirement = _rule(written, path, operators, faults)
     for start in range(0, len(written.values), _VALUES_A_STEP):
         _check_values(written, path, faults, start, start + _VALUES_A_STEP)
         yield
-    return _rule(written, path, operators, faults)
+    return requirement
 
 
 def _check_key(written: SelectorRequirement, path: str, faults: list[FieldError]) -> None:
@@ -579,20 +597,29 @@ def _check_key(written: SelectorRequirement, path: str, faults: list[FieldError]
 def _check_values(
     written: SelectorRequirement, path: str, faults: list[FieldError], start: int, end: int
 ) -> None:
-    """Check the values in a range of indexes."""
+    """Check the values in a range of indexes.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/labels/selector.go, validateLabelValue.
+    """
     values = written.values[start:end]
     if not are_label_values(values):
         faults.extend(
-            FieldError(f"{path}.values[{index}]", f"must be a label's value, was {value!r}")
+            _invalid(f"{path}.values[{index}][{written.key}]", value, "; ".join(label_value_problems(value)))
             for index, value in enumerate(values, start)
             if not is_label_value(value)
         )
 
 
+def _invalid(path: str, value: str, problem: str) -> FieldError:
+    """Return the error of a value that the API server may have accepted, so that users see it: upstream's."""
+    return FieldError(path, f"Invalid value: {json.dumps(value, ensure_ascii=False)}: {problem}")
+
+
 def _rule(
     written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
 ) -> Requirement:
-    """Return a requirement whose key and values are checked."""
+    """Return a requirement; its operator, and the values that the operator needs, are checked."""
     operator = _operator(written, path, operators, faults)
     if operator is None:
         return _NO_RULE
@@ -609,10 +636,8 @@ def _rule(
     else:
         bound = parse_int64(written.values[0])
         if bound is None:
-            # The API server accepts it, so users see this message: it is upstream's.
-            value = json.dumps(written.values[0], ensure_ascii=False)
-            problem = f"Invalid value: {value}: for 'Gt', 'Lt' operators, the value must be an integer"
-            faults.append(FieldError(f"{path}.values[0]", problem))
+            problem = "for 'Gt', 'Lt' operators, the value must be an integer"
+            faults.append(_invalid(f"{path}.values[0]", written.values[0], problem))
     return Requirement(written.key, operator, frozenset(written.values), bound or 0)
 
 

@@ -26,6 +26,14 @@ from scheduler.objects.selectors import (
 )
 from tests.support.counted_labels import lines_run
 
+LABEL_VALUE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+    "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+"""Upstream's rule of a label value, in full."""
+LONG = "v" * 63
+
 
 @pytest.mark.parametrize(
     ("key", "valid"),
@@ -157,8 +165,15 @@ def test_numbers_are_parsed_as_in_go(text: str, number: int | None):
         ),
         pytest.param(
             ("k", "In", ["v", "-v"]),
-            ["matchExpressions[0].values[1]: must be a label's value, was '-v'"],
+            [f'matchExpressions[0].values[1][k]: Invalid value: "-v": {LABEL_VALUE}'],
             id="value",
+        ),
+        pytest.param(
+            ("k", "In", [f"{LONG}-"]),
+            [
+                f'matchExpressions[0].values[0][k]: Invalid value: "{LONG}-": must be no more than 63 characters; {LABEL_VALUE}'
+            ],
+            id="long value",
         ),
         pytest.param(("k", "In", []), ["matchExpressions[0].values: In needs a value"], id="In nothing"),
         pytest.param(
@@ -173,6 +188,19 @@ def test_numbers_are_parsed_as_in_go(text: str, number: int | None):
                 "matchExpressions[0].values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"
             ],
             id="Lt a word",
+        ),
+        pytest.param(
+            ("k", "Gt", ["-5"]),
+            [f'matchExpressions[0].values[0][k]: Invalid value: "-5": {LABEL_VALUE}'],
+            id="Gt a negative number",
+        ),
+        pytest.param(
+            ("k", "Lt", ["-x"]),
+            [
+                "matchExpressions[0].values[0]: Invalid value: \"-x\": for 'Gt', 'Lt' operators, the value must be an integer",
+                f'matchExpressions[0].values[0][k]: Invalid value: "-x": {LABEL_VALUE}',
+            ],
+            id="Lt neither a number nor a label's value",
         ),
         pytest.param(
             ("/k", "Is", ["v"]),

@@ -159,19 +159,34 @@ def test_pods_without_preferences_are_not_scored():
     assert scores(affinity(), asking(zone="1"), NODES) is None
 
 
-def test_an_invalid_preference_fails_the_attempt_with_its_place():
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        pytest.param(
+            "x",
+            "[1].matchExpressions[0].values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+            id="no number",
+        ),
+        pytest.param(
+            "-5",
+            '[1].matchExpressions[0].values[0][zone]: Invalid value: "-5": a valid label must be an empty string or consist '
+            "of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+            "(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+            id="negative number",
+        ),
+    ],
+)
+def test_an_invalid_preference_fails_the_attempt_with_its_place(value: str, message: str):
     each = asking(
-        preferred((1, labels(expression("zone", "Exists"))), (1, labels(expression("zone", "Lt", "x"))))
+        preferred((1, labels(expression("zone", "Exists"))), (1, labels(expression("zone", "Lt", value))))
     )
     snapshot = NODES.snapshot()
 
     status = affinity().pre_score(CycleState(), each, snapshot, snapshot.all_rows)
 
     assert status.code is Code.ERROR
-    assert status.message == (
-        '[1].matchExpressions[0].values[0]: Invalid value: "x": '
-        "for 'Gt', 'Lt' operators, the value must be an integer"
-    )
+    assert status.message == message
 
 
 def test_invalid_arguments_are_reported_with_their_paths():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from scheduler.objects.selectors import is_label_value
+from scheduler.objects.selectors import label_value_problems
 from scheduler.tools.simulator.apimachinery.causes import Cause, invalid_value, required
 from scheduler.tools.simulator.apimachinery.objects import is_terminating, names, restore
 
@@ -121,16 +121,8 @@ def qualified_name_problems(name: str) -> Iterator[str]:
 
 def validate_label_value(value: str, field: str) -> Iterator[Cause]:
     """Yield the errors of the value of a label."""
-    if len(value) > 63:
-        yield invalid_value(field, f'"{value}"', "must be no more than 63 characters")
-    elif not is_label_value(value):
-        yield invalid_value(
-            field,
-            f'"{value}"',
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
-            "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
-            "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
-        )
+    for problem in label_value_problems(value):
+        yield invalid_value(field, f'"{value}"', problem)
 
 
 def new_uid(random: Random) -> str:

@@ -204,7 +204,10 @@ class TestArguments:
             ),
             pytest.param(
                 {"sets": [{"matchLabels": {"capacity": "-spot"}}]},
-                "preferences[0].sets[0].matchLabels.capacity: must be a label's value, was '-spot'",
+                'preferences[0].sets[0].matchLabels.capacity: Invalid value: "-spot": a valid label must be an empty string or '
+                "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+                "(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+                "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
                 id="a value of a label",
             ),
             pytest.param(
