@@ -77,6 +77,17 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
         ],
     },
     "apart": {"cpu": "100m", "affinity": {"podAntiAffinity": {f"required{_DURING}": [_WEB]}}},
+    "rather-near": {
+        "labels": {"app": "db"},
+        "cpu": "100m",
+        "memory": "64Mi",
+        "affinity": {"podAffinity": {f"preferred{_DURING}": [{"weight": 9, "podAffinityTerm": _WEB}]}},
+    },
+    "rather-apart": {
+        "labels": {"app": "web"},
+        "cpu": "100m",
+        "affinity": {"podAntiAffinity": {f"preferred{_DURING}": [{"weight": 40, "podAffinityTerm": _WEB}]}},
+    },
     "named": {
         "affinity": {
             "nodeAffinity": {

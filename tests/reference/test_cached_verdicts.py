@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.inter_pod_affinity.plugin import ScoreState
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.taint_toleration import TaintToleration
 from scheduler.engine.runtime.cached_verdicts import CachedFilterResult, CachedVerdicts
@@ -68,6 +69,17 @@ def _the_oldest_of_many_changes_is_missed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ChangeLog, "since", missing)
 
 
+def _shares_scores_without(part: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """Pods share scores also if a part of their basis differs: 0 for the nodes, 2 for the pods near each node."""
+    basis = ScoreState.basis
+
+    def lacking(self: ScoreState, snapshot: Any) -> Any:
+        found = basis(self, snapshot)
+        return found and (*found[:part], *found[part + 1 :])  # type: ignore[index,misc]
+
+    return lambda patch: patch.setattr(ScoreState, "basis", lacking)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -86,6 +98,8 @@ def _the_oldest_of_many_changes_is_missed(patch: pytest.MonkeyPatch) -> None:
             lambda patch: patch.setattr(TaintToleration, "signature", lambda *_: "all alike"),
             id="a signature without a field that is read",
         ),
+        pytest.param(_shares_scores_without(0), id="pods share affinity scores although the nodes changed"),
+        pytest.param(_shares_scores_without(2), id="pods share affinity scores although other pods are near"),
         pytest.param(
             lambda patch: patch.setattr(NodeResourcesFit, "reads_pods", False),
             id="a plugin that reads pods does not declare it",
@@ -96,7 +110,7 @@ def test_outdated_cached_results_are_found(
     monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
 ):
     plant(monkeypatch)
-    story = Story(0)
+    story = Story(7)
 
     with pytest.raises((AssertionError, IndexError)):
         story.run(300)
