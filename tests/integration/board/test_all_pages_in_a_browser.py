@@ -17,7 +17,6 @@ from scheduler.tools.simulator.server import ApiServer
 from scheduler.tools.whatif.tuning.comparison import Candidate, Change, Compared, Measured, Searched, Tuned
 from tests.integration.board.test_board_in_a_browser import ALONE, add, board_of_a_daemon, nodes, panel
 from tests.integration.groups.gangs import POD_GROUPS, members, pod_group
-from tests.integration.plugins.test_fair_queues import CRDS, DEFINITION, EXAMPLE, QUEUES, queue, several
 from tests.support.browser import (
     DESKTOP,
     PATIENCE_MS,
@@ -28,6 +27,7 @@ from tests.support.browser import (
 )
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster
+from tests.support.fair_queues import CRDS, DEFINITION, EXAMPLE, QUEUES, queue, several
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

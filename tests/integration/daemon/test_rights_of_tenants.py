@@ -14,9 +14,9 @@ from scheduler.tools.simulator.access.rbac import User
 from tests.integration.groups import gangs as native
 from tests.integration.groups import test_coscheduling as coscheduling
 from tests.integration.groups.test_coscheduling import CRDS, EXAMPLE, KINDS, VOLCANO
-from tests.integration.plugins import test_fair_queues as queues
 from tests.integration.plugins import test_quotas as quotas
 from tests.integration.simulator.simulator_client import serving
+from tests.support import fair_queues as queues
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.manifests import MANIFESTS

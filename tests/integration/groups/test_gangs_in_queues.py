@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.integration.groups.gangs import POD_GROUPS, pod_group
 from tests.integration.plugins import test_quotas as quotas
-from tests.integration.plugins.test_fair_queues import QUEUES, placed, queue, several, teams, teams_and_daemon
 from tests.support.builders import pod_object
+from tests.support.fair_queues import QUEUES, placed, queue, several, teams, teams_and_daemon
 
 if TYPE_CHECKING:
     from pathlib import Path

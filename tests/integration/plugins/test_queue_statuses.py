@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.load import parse
 from tests.integration.plugins import test_quotas as quotas
-from tests.integration.plugins.test_fair_queues import (
+from tests.support.builders import node_object
+from tests.support.daemon_harness import cluster
+from tests.support.fair_queues import (
     DEFINITION,
     EXAMPLE,
     QUEUES,
@@ -19,8 +21,6 @@ from tests.integration.plugins.test_fair_queues import (
     teams,
     teams_and_daemon,
 )
-from tests.support.builders import node_object
-from tests.support.daemon_harness import cluster
 
 if TYPE_CHECKING:
     from pathlib import Path

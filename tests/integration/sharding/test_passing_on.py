@@ -13,9 +13,9 @@ from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.shards import WAITS_FOR_NODES, OwnShard
 from scheduler.framework import PermitPlugin, ReservePlugin, Wait
 from scheduler.tools.simulator.faults import requests
-from tests.integration.plugins.test_fair_queues import DEFINITION, QUEUES, queue
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
+from tests.support.fair_queues import DEFINITION, QUEUES, queue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
