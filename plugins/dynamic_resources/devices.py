@@ -137,7 +137,7 @@ class Counted:
         self._unread: dict[str, None] = {}
         self._places: dict[str, list[_Place]] = {}  # name of a slice -> the places of its devices
         # The generations of nodes and claims that were counted last:
-        self._layout: tuple[object, int, int] | None = None
+        self._layout: tuple[object, int] | None = None
         self._changes = 0
         self._by_pool: dict[PoolID, list[_Place]] = {}
         self._capacity: Int64s = np.zeros(0, dtype=np.int64)
@@ -199,7 +199,7 @@ class Counted:
     def totals(self, snapshot: Snapshot, allocated: AllocatedDevices) -> Totals:
         """Return how many devices each node has, and how many of them are allocated."""
         log = snapshot.node_changes
-        layout = (log, -1 if log is None else log.end, snapshot.n_nodes)
+        layout = log, -1 if log is None else log.end
         changed = allocated.changed_since(self._changes)
         if log is None or layout != self._layout or changed is None:
             self._lay_out(snapshot, allocated)

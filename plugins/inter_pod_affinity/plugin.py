@@ -430,9 +430,7 @@ class ScoreState:
         changes = snapshot.node_changes
         if changes is None or any(domains.count > _FEW_DOMAINS for domains in self._domains):
             return None
-        # The log does not have the removal of the last row.
-        nodes = changes, changes.end, snapshot.n_nodes
-        return nodes, self._keys, tuple([domains.content() for domains in self._domains])
+        return changes, changes.end, self._keys, tuple([domains.content() for domains in self._domains])
 
 
 class LastScores:

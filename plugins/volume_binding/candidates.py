@@ -421,7 +421,7 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, CapacityTraits]):
     def largest_bytes(self, snapshot: Snapshot) -> Generator[None, None, Int64s]:
         """Return, in steps, the size of the largest volume that can be provisioned for each node, int64 (n_nodes,); -1 for none."""
         log = snapshot.node_changes
-        seen = self.version, log, None if log is None else log.end, snapshot.n_nodes
+        seen = self.version, log, None if log is None else log.end
         if log is None or self._largest is None or self._largest[0] != seen:
             sizes = [-1 if each is None else each.largest for each in self._traits]
             values = np.array(sizes, dtype=np.int64)[self._codes]

@@ -182,8 +182,7 @@ class _Picks:
         self._last: dict[bytes, Int64s] = {}  # volumes that fit -> what the last such claim took
         self._taken: list[tuple[bytes, Int64s]] = []
         self._version, log = candidates.version, snapshot.node_changes
-        # The log does not contain the removal of the last node.
-        self._nodes: Hashable = None if log is None else (log, log.end, snapshot.n_nodes)
+        self._nodes: Hashable = None if log is None else (log, log.end)
         # What the claims so far asked for; None if what the next one takes is not cached.
         self._asked: tuple[Hashable, ...] | None = None if log is None else ()
 

@@ -108,8 +108,7 @@ class MigratedNodes:
         nodes, log = snapshot.objects(CSI_NODES), snapshot.node_changes
         if log is None:
             return _migrated_nodes(plugin, snapshot)
-        # The log does not contain the removal of the last node.
-        seen = nodes.changes, log, log.end, snapshot.n_nodes
+        seen = nodes.changes, log, log.end
         if seen != self._seen:
             self._seen, self._of_plugin = seen, {}
         known = self._of_plugin.get(plugin.name)
@@ -268,7 +267,6 @@ class NodeVolumes:
         return (
             log or snapshot,
             log and log.end,
-            len(snapshot.nodes),  # the log does not contain the removal of the last node
             *(snapshot.objects(kind).changes for kind in kinds),
             *(each.version for each in self._volumes.values()),
             *(each.version for each in self._capacities.values()),

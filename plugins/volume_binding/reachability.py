@@ -325,7 +325,7 @@ class _Others(_Filed[Reach]):
     def __init__(self) -> None:
         super().__init__()
         # The version of the nodes, and the rows.
-        self._nodes: dict[Reach, tuple[tuple[ChangeLog, int, int], Rows]] = {}
+        self._nodes: dict[Reach, tuple[tuple[ChangeLog, int], Rows]] = {}
 
     def select(
         self, snapshot: Snapshot, fitting: Bools
@@ -348,7 +348,7 @@ class _Others(_Filed[Reach]):
         log = snapshot.node_changes
         if log is None:
             return np.flatnonzero(nodes_in(snapshot, reach))
-        seen = log, log.end, snapshot.n_nodes  # the log does not contain the removal of the last node
+        seen = log, log.end
         known = self._nodes.get(reach)
         if known is None or known[0] != seen:
             known = self._nodes[reach] = seen, np.flatnonzero(nodes_in(snapshot, reach))

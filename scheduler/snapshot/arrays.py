@@ -133,7 +133,10 @@ class ChangeLog:
             self._start += forgotten
 
     def since(self, seen: int) -> Sequence[int] | None:
-        """Return the rows that changed since `end` was `seen`; None if these changes are no longer logged."""
+        """Return the rows that changed since `end` was `seen`, some of which may have been removed since.
+
+        None if these changes are no longer logged.
+        """
         if seen < self._start:
             return None
         return self._rows[seen - self._start :]

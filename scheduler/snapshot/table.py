@@ -285,7 +285,7 @@ class ClusterTable:
         return True
 
     def remove_node(self, node_name: str) -> None:
-        """Remove a node and its pods; the last row moves into its row."""
+        """Remove a node and its pods; the last row moves into its row. The change logs note this row."""
         row = self._row_of.pop(node_name)
         last = len(self.nodes) - 1
         self._note_names(self.nodes[row], None)
@@ -316,7 +316,7 @@ class ClusterTable:
             each.pop()
         if row != last:
             self._row_of[self.nodes[row].name] = row
-            self._node_changed(row)
+        self._node_changed(row)
         self._layout_changed()
 
     def _index(self, row: int, pods_of: int, sign: int) -> None:

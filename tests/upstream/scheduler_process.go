@@ -43,8 +43,8 @@ var (
 	processCount atomic.Int32
 )
 
-// RunProcess replaces `go sched.Run(ctx)`. It returns when the process schedules, has failed, or needs more
-// than a minute. The process ends with ctx.
+// RunProcess replaces `go sched.Run(ctx)`. It returns when the process schedules or needs more than a minute. It panics
+// if the process does not start: the test would wait for its pods until its time is over. The process ends with ctx.
 func (sched *Scheduler) RunProcess(ctx context.Context) {
 	command := strings.Split(os.Getenv("SCHEDULER_COMMAND"), "\n")
 	if command[0] == "" {
@@ -69,8 +69,7 @@ func (sched *Scheduler) RunProcess(ctx context.Context) {
 		err = child.Start()
 	}
 	if err != nil {
-		fmt.Printf("scheduler process %s failed: %v\n", name, err)
-		return
+		panic(fmt.Sprintf("scheduler process %s did not start: %v", name, err))
 	}
 	fmt.Printf("scheduler process %s started without the plugins %v\n", name, slices.Sorted(maps.Keys(options.(schedulerOptions).frameworkOutOfTreeRegistry)))
 	ended := make(chan struct{})
@@ -90,6 +89,9 @@ func (sched *Scheduler) RunProcess(ctx context.Context) {
 	for text := []byte{}; !bytes.Contains(text, []byte(os.Getenv("SCHEDULER_READY"))); text, _ = os.ReadFile(base + ".log") {
 		select {
 		case <-ended:
+			if ctx.Err() == nil {
+				panic(fmt.Sprintf("scheduler process %s ended before it was ready, see %s.log", name, base))
+			}
 			return
 		case <-late:
 			return

@@ -54,7 +54,7 @@ class _UnderWay:
     attempts: Sequence[Attempt] = ()
     uids: Collection[str] = ()
     began: float = inf
-    nodes: tuple[int, int] = (0, 0)
+    nodes: int = 0
     pauses: int = 0
     changes: int = 0
     dry_run_seconds: float = 0.0
@@ -272,9 +272,9 @@ class GroupPauses:
         mine.began, mine.pauses, self._under_way = self._now(), mine.pauses + 1, mine
         mine.changes += changes != (self._cache.table.changes.end, self.nodes())
 
-    def nodes(self) -> tuple[int, int]:
-        """Return a value that changes with nodes; the removal of the last row is not in the change log."""
-        return self._cache.table.n_nodes, self._cache.table.node_changes.end
+    def nodes(self) -> int:
+        """Return a value that changes with nodes."""
+        return self._cache.table.node_changes.end
 
     def _is_as_it_was(self, attempt: Attempt, kept: Collection[str]) -> bool:
         """Return whether a member is still to be placed, and unchanged since the start of its attempt."""

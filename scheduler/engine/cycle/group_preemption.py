@@ -164,7 +164,7 @@ class _Simulations:
         self._cache, self._placements, self._passes, self._pauses = cache, placements, passes, pauses
         self._tried, self._attempts = tried, attempts
         self._members = Members(tried.group, attempts)
-        self._open: tuple[tuple[int, int], Bools] | None = None  # (result of `GroupPauses.nodes`, nodes)
+        self._open: tuple[int, Bools] | None = None  # (result of `GroupPauses.nodes`, nodes)
         # Number of pauses at the last dry run that fitted, if nothing changed during it.
         self._fitted_after = -1
         self.nodes: dict[str, str] = {}

@@ -153,7 +153,7 @@ class NodeBuckets:
         changed = log.since(self._seen) if self._log is log else None
         if changed is None:
             self._buckets = np.array([bucket_of(name) for name in snapshot.names], dtype=np.uint16)
-        elif changed or len(known) != n_nodes:  # the removal of the last row is not in the log
+        elif changed:
             # A row may have another node now.
             rows = {row: bucket_of(snapshot.names[row]) for row in changed if row < n_nodes}
             if len(known) != n_nodes or any(known[row] != bucket for row, bucket in rows.items()):

@@ -185,12 +185,7 @@ class _View:
     def follow(self, snapshot: Snapshot, changes: ChangeLog) -> None:
         """Apply the changes of nominations and of nodes since the last call; `changes` is the log of the snapshot."""
         is_same = self._log is changes
-        if (
-            is_same
-            and self._seen == changes.end
-            and not self.changed
-            and self.pods.n_nodes == snapshot.n_nodes
-        ):
+        if is_same and self._seen == changes.end and not self.changed:
             return
         rows = changes.since(self._seen) if is_same else None
         self._log, self._seen = changes, changes.end

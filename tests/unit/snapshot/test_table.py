@@ -160,8 +160,8 @@ class Table(RuleBasedStateMachine):
     def start(self, labels_read_early: bool):
         self.table = ClusterTable()
         self.model = Model()
-        self.changed: set[str] = set()
-        self.changed_nodes: set[str] = set()
+        self.changed: set[str | None] = set()  # None: the row that no longer exists
+        self.changed_nodes: set[str | None] = set()
         self.changed_storage: set[str] = set()
         self.seen = self.seen_nodes = self.seen_storage = 0
         self.count = 0
@@ -191,9 +191,9 @@ class Table(RuleBasedStateMachine):
         last = self.table.nodes[-1].name
         self.table.remove_node(name)
         del self.model.nodes[name], self.model.pods[name]
-        if last != name:
-            self.changed.add(last)
-            self.changed_nodes.add(last)
+        moved = None if last == name else last
+        self.changed.add(moved)
+        self.changed_nodes.add(moved)
 
     @precondition(lambda self: self.model.nodes)
     @rule(data=st.data(), containers=containers, volumes=volumes)
@@ -242,9 +242,9 @@ class Table(RuleBasedStateMachine):
         self.seen, self.seen_nodes = changes.end, node_changes.end
         self.changed, self.changed_nodes = set(), set()
 
-    def names_at(self, rows: Sequence[int] | None) -> set[str]:
+    def names_at(self, rows: Sequence[int] | None) -> set[str | None]:
         assert rows is not None
-        return {self.table.nodes[row].name for row in rows}
+        return {self.table.nodes[row].name if row < self.table.n_nodes else None for row in rows}
 
     @invariant()
     def tables_of_values_stay_as_small_as_the_cluster_is_diverse(self):
