@@ -69,13 +69,14 @@ def _the_oldest_of_many_changes_is_missed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ChangeLog, "since", missing)
 
 
-def _shares_scores_without(part: int) -> Callable[[pytest.MonkeyPatch], None]:
-    """Pods share scores also if a part of their basis differs: 0 for the nodes, 2 for the pods near each node."""
+def _shares_scores_without(parts: slice) -> Callable[[pytest.MonkeyPatch], None]:
+    """Pods share scores also if these parts of their basis differ: first the nodes, last the pods near each node."""
     basis = ScoreState.basis
 
     def lacking(self: ScoreState, snapshot: Any) -> Any:
-        found = basis(self, snapshot)
-        return found and (*found[:part], *found[part + 1 :])  # type: ignore[index,misc]
+        found = list(basis(self, snapshot) or ())  # type: ignore[call-overload]
+        del found[parts]
+        return tuple(found) or None
 
     return lambda patch: patch.setattr(ScoreState, "basis", lacking)
 
@@ -98,8 +99,8 @@ def _shares_scores_without(part: int) -> Callable[[pytest.MonkeyPatch], None]:
             lambda patch: patch.setattr(TaintToleration, "signature", lambda *_: "all alike"),
             id="a signature without a field that is read",
         ),
-        pytest.param(_shares_scores_without(0), id="pods share affinity scores although the nodes changed"),
-        pytest.param(_shares_scores_without(2), id="pods share affinity scores although other pods are near"),
+        pytest.param(_shares_scores_without(slice(2)), id="pods share affinity scores although the nodes changed"),
+        pytest.param(_shares_scores_without(slice(-1, None)), id="pods share affinity scores although other pods are near"),
         pytest.param(
             lambda patch: patch.setattr(NodeResourcesFit, "reads_pods", False),
             id="a plugin that reads pods does not declare it",
