@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NOT_LEADING = "not leading any more: the pod is not bound"
+_NOT_CURRENT = "it was deleted, is terminating or is bound"
 
 
 def final_check(cache: Cache, assumed: AssumedPod) -> Status:
@@ -240,7 +241,7 @@ class BindingCycle:
             status = await assumed.group.wait_ready(pod, lambda: assumed.is_current(self._newest(pod.key)))
         if status.is_success:
             if not assumed.is_current(self._newest(pod.key)):
-                raise _NotOursError("it was deleted, is terminating or is bound")
+                raise _NotOursError(_NOT_CURRENT)
             if self._cache.node_generation(assumed.node_name) != assumed.node_generation:
                 status = await answer_in_slices(partial(final_check, self._cache, assumed), self._time)
         if status.is_success:
@@ -262,6 +263,8 @@ class BindingCycle:
                 return status
         if not self._is_leading():
             return Status.failed(_NOT_LEADING)
+        if not assumed.is_current(self._newest(pod.key)):  # no later event ends the wait
+            raise _NotOursError(_NOT_CURRENT)
         self._waiting_pods.hold(pod, {SHARDING: PASSED_ON_SECONDS})
         try:
             status = await self._nominate_elsewhere(assumed)

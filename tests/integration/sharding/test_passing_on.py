@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from scheduler.engine.cycle.binding import BindingCycle
 from scheduler.engine.cycle.shard_changes import ShardChanges
+from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.sharding.buckets import BUCKETS, bucket_of
 from scheduler.engine.sharding.shards import WAITS_FOR_NODES, OwnShard
 from scheduler.framework import PermitPlugin, ReservePlugin, Wait
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
+    from scheduler.engine.cycle.attempt import AssumedPod
+    from scheduler.framework.status import Status
     from tests.support.daemon_harness import Cluster
 
 ZONE = "topology.kubernetes.io/zone"
@@ -461,6 +465,31 @@ async def test_a_pod_that_is_deleted_while_it_is_passed_on_leaves_nothing_behind
 
         assert not first.waits_for("p")
         assert list(first.daemon.parts.waiting_pods.waiting()) == []
+
+
+async def test_a_pod_that_is_created_again_before_it_is_passed_on_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pass_on, uids = BindingCycle._pass_on, []
+
+    async def pass_on_late(cycle: BindingCycle, assumed: AssumedPod) -> Status:
+        uids.append(assumed.pod.uid)
+        if len(uids) == 1:
+            it.server.store.delete("pods", "p")
+            it.add_pods(pod_of(0, "p", cpu="2"))
+            await asyncio.sleep(0.1)
+        return await pass_on(cycle, assumed)
+
+    monkeypatch.setattr(BindingCycle, "_pass_on", pass_on_late)
+    async with cluster(tmp_path) as it, replicas(it) as (first, _):
+        it.add_nodes(*nodes_of(1, 1, cpu="4"))
+        it.add_pods(pod_of(0, "p", cpu="2"))
+        await it.until(lambda: it.node_of("p"))
+        await asyncio.sleep(1.0)
+
+        assert len(set(uids)) == 2
+        assert list(first.daemon.parts.waiting_pods.waiting()) == []
+        assert first.daemon.parts.queue.count(Place.IN_FLIGHT) == 0
 
 
 def member(number: int, cpu: str) -> dict[str, Any]:
