@@ -185,11 +185,14 @@ class EventRecorder:
         }
 
     def _create(self, event: Object, namespace: str) -> bool:
-        """Create an event; return whether its namespace accepts events: a terminating one does not."""
+        """Create an event; return whether the server accepted it.
+
+        A terminating namespace accepts none, nor does the name of another client's event. As client-go, this does not retry.
+        """
         try:
             self._objects.create("events", event, namespace=namespace)
         except StatusError as error:
-            if error.reason not in {"Forbidden", "NotFound"}:
+            if error.reason not in {"Forbidden", "NotFound", "AlreadyExists"}:
                 raise
             return False
         return True
