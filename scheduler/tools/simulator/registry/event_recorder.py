@@ -187,7 +187,7 @@ class EventRecorder:
     def _create(self, event: Object, namespace: str) -> bool:
         """Create an event; return whether the server accepted it.
 
-        A terminating namespace accepts none, nor does the name of another client's event. As client-go, this does not retry.
+        It rejects events in a terminating namespace, and names that exist. As in client-go, the event is then lost.
         """
         try:
             self._objects.create("events", event, namespace=namespace)
