@@ -250,16 +250,12 @@ class VolumeBinder:
         return snapshot.nodes[row]
 
     def _is_claim_bound_to(self, change: VolumeChange, node: NodeObject) -> bool:
-        """Return whether a claim is bound, after a volume names it.
-
-        A claim that was deleted and created again is another one, which the volume does not name. kube-scheduler waits for
-        it until the timeout.
-        """
+        """Return whether a claim is bound, after a volume names it."""
         volume = self._storage.volume(change.name)
         if volume is None:
             raise _BindingFailedError(f'failed to check binding: persistentvolumes "{change.name}" not found')
         claim = self._storage.claim(change.claim)
-        if claim is None or claim.metadata.uid != change.after["spec"]["claimRef"].get("uid"):
+        if claim is None:
             raise _BindingFailedError(
                 f'failed to check binding: persistentvolumeclaims "{change.claim}" not found'
             )

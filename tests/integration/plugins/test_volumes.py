@@ -262,42 +262,6 @@ async def test_a_pod_deleted_during_provisioning_releases_its_capacity(tmp_path:
             assert now() < 10
 
 
-async def test_a_claim_created_again_during_the_wait_gets_another_volume_soon(tmp_path: Path) -> None:
-    """The claim is deleted before a controller binds the volume to it, so the volume stays with a claim that is gone."""
-    async with cluster(tmp_path) as it:
-        it.add_nodes(node_object("n1"))
-        create(it, storage_class("local", provisioner="kubernetes.io/no-provisioner"))
-        create(it, claim("data", class_name="local"))
-        add_available(it, local("v1", "n1"))
-        async with it.daemon():
-            it.add_pods(using("db", "data"))
-            await it.until(lambda: holder(it, "v1"))
-            add_available(it, local("v2", "n1"))
-            it.server.store.patch(CLAIMS, "data", {"metadata": {"finalizers": None}})
-            it.server.store.delete(CLAIMS, "data")
-            create(it, claim("data", class_name="local"))
-
-            await it.until(lambda: holder(it, "v2"), seconds=10)
-            assert holder(it, "v2") == it.server.store.get(CLAIMS, "data")["metadata"]["uid"]
-            [failure] = failures(it, "db")
-            assert failure.endswith(
-                'failed to check binding: persistentvolumeclaims "default/data" not found'
-            )
-
-
-def add_available(it: Cluster, free: dict[str, Any]) -> None:
-    """Create a volume that nobody uses, as the controller leaves it."""
-    create(it, free)
-    it.server.store.patch(
-        VOLUMES, free["metadata"]["name"], {"status": {"phase": "Available"}}, subresource="status"
-    )
-
-
-def holder(it: Cluster, volume_name: str) -> str:
-    """The uid of the claim that a volume names."""
-    return str(it.server.store.get(VOLUMES, volume_name)["spec"].get("claimRef", {}).get("uid", ""))
-
-
 async def test_the_next_daemon_continues_the_wait_of_the_last_one(tmp_path: Path) -> None:
     async with storage_cluster(tmp_path, provisioner=ProvisionerOptions(seconds=100)) as it:
         create(it, local("v1", "n1"), claim("old", class_name="local"), claim("new", class_name="made"))

@@ -351,12 +351,6 @@ def bound_elsewhere(live: Live) -> None:
     live.show(bound_claim("old", "other", 202))
 
 
-def created_again(live: Live) -> None:
-    again = claim("old", class_name="local")
-    again["metadata"]["uid"] = "another"
-    live.show(versioned(again, 200))
-
-
 def bound_old(live: Live) -> None:
     live.show(bound_claim("old", "pv", 150))
 
@@ -378,11 +372,6 @@ ENDS = [
         lambda live: live.remove(CLAIMS, "default/old"),
         'failed to check binding: persistentvolumeclaims "default/old" not found',
         id="the claim is deleted",
-    ),
-    pytest.param(
-        created_again,
-        'failed to check binding: persistentvolumeclaims "default/old" not found',
-        id="the claim is deleted and created again",
     ),
     pytest.param(
         lambda live: (bound_old(live), live.remove(CLAIMS, "default/new")),
