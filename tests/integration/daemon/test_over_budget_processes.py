@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,10 +63,8 @@ async def test_a_pod_that_hangs_a_plugin_is_quarantined_also_by_the_next_leader(
             assert it.notes("FailedScheduling") == [MESSAGE]
             await until(lambda: condition().get("message") == MESSAGE)
             assert condition()["reason"] == "SchedulerError"
-            began = time.perf_counter()
             for number in range(20):
                 assert await it.place(f"good-{number}")
-            assert time.perf_counter() - began < 10
             counted = (
                 'custom_scheduler_attempts_over_budget_total{plugin="Endless",profile="custom-scheduler"} 1.0'
             )
