@@ -166,7 +166,7 @@ def leader_election_faults(election: LeaderElection) -> Iterator[FieldError]:
 
 
 BINDING_SECONDS = 5.0
-"""With sharding, the time after which a Binding without an answer has arrived or was discarded."""
+"""With sharding, the time limit of a Binding: without an answer after this time, it has taken effect or never will."""
 CLOCK_ERROR_SECONDS = 0.5
 """With sharding, the most by which the clock of a replica measures a lease duration wrongly."""
 _AFTER_DEADLINE = BINDING_SECONDS + 2 * CLOCK_ERROR_SECONDS

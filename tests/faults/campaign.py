@@ -39,7 +39,7 @@ from tests.faults.actors.tenants import Tenants
 from tests.faults.actors.volumes import VolumeLimits, Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
-from tests.faults.decision_checker import NAME as WITNESS
+from tests.faults.decision_checker import WITNESSES
 from tests.faults.faulty_plugins import TROUBLES, TROUBLES_OF_GROUPS, TroubledBind
 from tests.faults.limits import PARTS, drawn, in_parts, installed_plugins_read_once, reads_in_turn
 from tests.faults.logs import watching_logs
@@ -350,7 +350,8 @@ class Plan:
         sorted_by_groups = (
             "\n      disabled:\n      - name: PrioritySort" if optional == "Coscheduling" else ""
         )
-        multi_point = "".join(f"\n      - name: {name}" for name in [*names, *guest, *quotas, WITNESS])
+        witnesses = [each.name for each in WITNESSES]
+        multi_point = "".join(f"\n      - name: {name}" for name in [*names, *guest, *quotas, *witnesses])
         limits = f"{{guestURL: '{self.guest}', timeLimit: {self.guest_limit}, memoryLimit: 1Mi}}"
         arguments = f"\n  pluginConfig:\n  - name: VolumeBinding\n    args: {{bindTimeoutSeconds: {_BIND_TIMEOUT_SECONDS}}}"
         if self.guest:

@@ -21,8 +21,7 @@ from scheduler.errors import LeadershipLostError
 from scheduler.kube.client.connect import Credentials, _keep_fresh
 from scheduler.kube.client.resources import NODES, PODS
 from scheduler.kube.http.endpoint import Endpoint
-from tests.faults.decision_checker import NAME as WITNESS
-from tests.faults.decision_checker import Ledger, Witness
+from tests.faults.decision_checker import Ledger, witnesses
 from tests.faults.faulty_plugins import TROUBLES, BrokenFromTheStart, Mood
 from tests.faults.limits import at_once, parsed
 from tests.faults.wire import Wire
@@ -192,8 +191,7 @@ class Life:
             trouble.name: type(trouble.__name__, (trouble,), {"mood": self.mood}) for trouble in TROUBLES
         }
         plugins[BrokenFromTheStart.name] = BrokenFromTheStart
-        plugins[WITNESS] = type("Witness", (Witness,), {"ledger": self.ledger})
-        return plugins
+        return plugins | witnesses(self.ledger)
 
     def _build(
         self, random: Random, plugins: Mapping[str, type[Plugin]], taped: Taped | None = None
@@ -294,22 +292,33 @@ class Lives:
     def binding_leaves(self, sender: str, path: str, node: str) -> None:
         """Make sure that the bucket of the node is reserved for the one of several daemons that sends a Binding."""
         life = next(each for each in self.all if each.name == sender)
-        self._check_holder(life, path, [node])
+        if problem := self._not_held(life, path, [node]):
+            self._stage.find(problem)
 
     def _check_owner(self, key: str, senders: Sequence[Life]) -> None:
-        """Make sure that the bucket of the node is reserved for who sends a Binding, whose Lease nobody has taken."""
-        store = self._stage.store
+        """Make sure that the bucket of the node is reserved for who sends a Binding, whose Lease nobody has taken.
+
+        It holds for one of several: the others do not know yet what became of an earlier Binding.
+        """
+        problems = []
         for life in senders:
-            leadership = life.daemon.leadership
-            assert isinstance(leadership, ShardReplica)
-            lease = store.find("leases", leadership.name, "kube-system")
-            if lease is not None and lease["spec"].get("holderIdentity") not in {leadership.name, ""}:
-                self._stage.find(f"{life.name} binds {key}, and its Lease was taken")
             # A pod may be deleted and created again while it is bound.
             nodes = [node for pod, node in life.ledger.held.values() if pod.key == key]
-            self._check_holder(life, key, nodes)
+            if not (problem := self._lost_lease(life, key) or self._not_held(life, key, nodes)):
+                return
+            problems.append(problem)
+        for problem in problems:
+            self._stage.find(problem)
 
-    def _check_holder(self, life: Life, key: str, nodes: Sequence[str]) -> None:
+    def _lost_lease(self, life: Life, key: str) -> str:
+        leadership = life.daemon.leadership
+        assert isinstance(leadership, ShardReplica)
+        lease = self._stage.store.find("leases", leadership.name, "kube-system")
+        if lease is not None and lease["spec"].get("holderIdentity") not in {leadership.name, ""}:
+            return f"{life.name} binds {key}, and its Lease was taken"
+        return ""
+
+    def _not_held(self, life: Life, key: str, nodes: Sequence[str]) -> str:
         leadership = life.daemon.leadership
         assert isinstance(leadership, ShardReplica)
         found = self._stage.store.find("shardassignments.custom-scheduler.io", "custom-scheduler")
@@ -317,7 +326,8 @@ class Lives:
         # Those who held a bucket before the assignment was deleted stop before others may claim it.
         owners = {held[bucket_of(node)] if held else FORMER for node in nodes}
         if owners.isdisjoint({leadership.name, FORMER}):
-            self._stage.find(f"{life.name} ({leadership.name}) binds {key} to {nodes}, of {owners}")
+            return f"{life.name} ({leadership.name}) binds {key} to {nodes}, of {owners}"
+        return ""
 
     def _bury(self, life: Life) -> None:
         if life not in self.running:

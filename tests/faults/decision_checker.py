@@ -8,26 +8,24 @@ daemon that led while this one stood by, and no watch has told yet, is nobody's 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from scheduler.engine.sharding.shards import is_passed_on
-from scheduler.framework import PostBindPlugin, ReservePlugin
+from scheduler.framework import PostBindPlugin, QuotaUsage, ReservePlugin
 from scheduler.objects.decode import decode_pod
 from tests.reference.taints import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
-    from scheduler.framework import CycleState
+    from scheduler.framework import CycleState, Plugin
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from tests.faults.daemon_runs import Life
     from tests.faults.event_log import PodRecord
-    from tests.faults.stage import Stage
-
-NAME = "Witness"
+    from tests.faults.stage import Judge, Stage
 
 
 class Ledger:
@@ -35,8 +33,8 @@ class Ledger:
 
     Attributes:
         held: uid -> (pod, node) of the choices that are being carried out.
-        passed_on: the same of members of groups that other replicas bind. They count while the daemon counts them, and so do
-            pods that the API server shows to be passed on, by an earlier owner of their bucket.
+        passed_on: the same of pods that other replicas bind. They count while the daemon counts them, and so do pods that the
+            API server shows to be passed on, by an earlier owner of their bucket.
     """
 
     def __init__(self, stage: Stage, life: Life) -> None:
@@ -48,6 +46,19 @@ class Ledger:
         self._chosen: dict[str, list[tuple[float, str]]] = {}
         self._as_chosen: dict[str, PodInfo] = {}  # uid -> the pod at its last choice
         self._decoded: dict[tuple[str, str], PodInfo] = {}  # (uid, resourceVersion) -> pod
+
+    def within_quotas(self, pod: PodInfo, node_name: str) -> None:
+        """Judge a choice that quotas allow, at the daemon that checks them: the one that passes a pod on, not the one that binds it.
+
+        Quotas may change in between.
+        """
+        if pod.group is None and not self._life.is_waiting_for_extender and node_name in self._life.nodes:
+            self._ask(self._stage.quota_judges, pod, node_name)
+        self.passed_on[pod.uid] = pod, node_name
+
+    def over_quotas(self, pod: PodInfo) -> None:
+        """Such a choice was taken back."""
+        self.passed_on.pop(pod.uid, None)
 
     def reserved(self, pod: PodInfo, node_name: str) -> None:
         """Judge a choice, and remember it."""
@@ -114,9 +125,12 @@ class Ledger:
         for problem in problems(pod, node, others.values()):
             there = ", ".join(f"{other.key} {other.uid[:8]}" for other in others.values())
             self._stage.find(f"{pod.key} goes to {node_name}: {problem}; there: {there}", pod.uid)
-        if self._stage.judges:
+        self._ask(self._stage.judges, pod, node_name)
+
+    def _ask(self, judges: Sequence[Judge], pod: PodInfo, node_name: str) -> None:
+        if judges:
             there_by_node = {name: self.there(name) for name in self._life.nodes}
-            for judge in self._stage.judges:
+            for judge in judges:
                 judge(self._life, pod, node_name, there_by_node)
 
     def _there(self, node_name: str) -> Iterator[PodInfo]:
@@ -206,7 +220,7 @@ def _refusals(pod: PodInfo, node: NodeObject) -> Iterator[str]:
 class Witness(ReservePlugin, PostBindPlugin):
     """Tells the ledger. Comes last in the profile, so that what it is told of has passed all others."""
 
-    name = NAME
+    name = "Witness"
     api_version = 1
     ledger: ClassVar[Ledger]
 
@@ -218,3 +232,32 @@ class Witness(ReservePlugin, PostBindPlugin):
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         self.ledger.bound(pod)
+
+
+class QuotaWitness(ReservePlugin):
+    """Tells the ledger what quotas allow; runs where quotas are enforced."""
+
+    name = "QuotaWitness"
+    api_version = 1
+    ledger: ClassVar[Ledger]
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.ledger.within_quotas(pod, node_name)
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.ledger.over_quotas(pod)
+
+    def quota_usages(
+        self, plugins: Sequence[QuotaWitness], pending: Sequence[PodInfo]
+    ) -> Generator[None, None, Sequence[QuotaUsage]]:
+        yield from ()
+        return ()
+
+
+WITNESSES = (QuotaWitness, Witness)
+"""In the order in which they come in a profile."""
+
+
+def witnesses(ledger: Any) -> dict[str, type[Plugin]]:
+    """Return plugins by name that tell a ledger."""
+    return {each.name: type(each.__name__, (each,), {"ledger": ledger}) for each in WITNESSES}

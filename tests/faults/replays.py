@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE
 from scheduler.daemon.recording.recording_files import Note
-from tests.faults.decision_checker import NAME as WITNESS
-from tests.faults.decision_checker import Witness
+from tests.faults.decision_checker import witnesses
 from tests.faults.faulty_plugins import TROUBLES, BrokenFromTheStart, Mood
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ class _ReplayedMood(Mood):
 class _BlindLedger:
     """Judges nothing: all was judged when it happened."""
 
+    def within_quotas(self, *_: object) -> None: ...
+    def over_quotas(self, *_: object) -> None: ...
     def reserved(self, *_: object) -> None: ...
     def released(self, *_: object) -> None: ...
     def bound(self, *_: object) -> None: ...
@@ -60,7 +61,7 @@ def _replay(stage: Stage, life: Life) -> None:
         trouble.name: type(trouble.__name__, (trouble,), {"mood": mood}) for trouble in TROUBLES
     }
     plugins[BrokenFromTheStart.name] = BrokenFromTheStart
-    plugins[WITNESS] = type("Witness", (Witness,), {"ledger": _BlindLedger()})
+    plugins |= witnesses(_BlindLedger())
     for begin in (0, *life.taped.tape.files[-1:]):
         replay = life.taped.replay({**IN_TREE, **plugins}, begin)
         if replay.difference is not None:

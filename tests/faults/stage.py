@@ -69,6 +69,7 @@ class Stage:
         acts: "actor: act" -> how often.
         judges: judge each choice of a node for a pod that is in no group: daemon, pod, node, and the pods that the daemon
             has to know to be on nodes: node name -> uid -> pod.
+        quota_judges: the same for quotas, at the daemon that checks them.
     """
 
     def __init__(self, plan: Plan, server: ApiServer, folder: Path, *, is_taped: bool = False) -> None:
@@ -88,6 +89,7 @@ class Stage:
         self.findings: list[Finding] = []
         self.acts: Counter[str] = Counter()
         self.judges: list[Judge] = []
+        self.quota_judges: list[Judge] = []
         self.story = Story(self.store)
         self.lives = Lives(self)
         self.groups = Groups(self)

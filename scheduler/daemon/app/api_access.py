@@ -9,7 +9,7 @@ from scheduler.daemon.app.capabilities import ApiReads, ApiWrites, BackgroundTas
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents, StatusWrite
 from scheduler.kube.client.events import EventRecorders
-from scheduler.kube.client.requests import ApiPodReader, RetriedRequests
+from scheduler.kube.client.requests import ApiPodReader, RetriedRequests, TimeLimitedRequests
 from scheduler.kube.client.writer import ApiWriter
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ class ApiClient:
         writes: sends all other requests.
         metrics: counters.
         random: spreads retries.
+        limit_seconds: writes about pods take effect within this time, or never; None for no limit.
 
     Attributes:
         writer: writes about pods; must be entered.
@@ -97,9 +98,19 @@ class ApiClient:
     """
 
     def __init__(
-        self, shared: Shared, connection: ApiConnection, writes: Requests, *, metrics: Metrics, random: Random
+        self,
+        shared: Shared,
+        connection: ApiConnection,
+        writes: Requests,
+        *,
+        metrics: Metrics,
+        random: Random,
+        limit_seconds: float | None = None,
     ) -> None:
-        self.writer = ApiWriter(writes, shared.clock, random=random, newest=shared.pods.get, observer=metrics)
+        of_pods = writes if limit_seconds is None else TimeLimitedRequests(writes, limit_seconds)
+        self.writer = ApiWriter(
+            of_pods, shared.clock, random=random, newest=shared.pods.get, observer=metrics
+        )
         self.recorders = EventRecorders(self.writer.queue_event, shared.clock)
         self.tasks = Tasks()
         self.background = BackgroundTasks(self.tasks, shared.time)

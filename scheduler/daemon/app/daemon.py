@@ -9,6 +9,7 @@ from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from scheduler.configuration.validation import BINDING_SECONDS
 from scheduler.daemon.app.api_access import ApiClient
 from scheduler.daemon.app.assembly import Cycles, Parts, limited
 from scheduler.daemon.app.capabilities import StatusWrites
@@ -122,7 +123,14 @@ class Daemon:
             )
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = DryRunRequests() if no_bind else limited(guarded, settings.client_connection)
-        client = ApiClient(self.parts, connection, writes, metrics=self.metrics, random=random)
+        client = ApiClient(
+            self.parts,
+            connection,
+            writes,
+            metrics=self.metrics,
+            random=random,
+            limit_seconds=BINDING_SECONDS if settings.sharding.enabled else None,
+        )
         self.writer, self._tasks = client.writer, client.tasks
         self._recorders, self._background = client.recorders, client.background
         if isinstance(self.parts.profiles.shards, OwnShard):

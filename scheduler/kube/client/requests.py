@@ -58,6 +58,25 @@ class GuardedRequests:
         return await self._connection.send(request, before_sending=self._check)
 
 
+class TimeLimitedRequests:
+    """Requests that take effect within a time limit, or never.
+
+    This client closes the connection after that time, and the API server gives the request up after it.
+
+    Args:
+        requests: sends the requests.
+        seconds: the time limit.
+    """
+
+    def __init__(self, requests: Requests, seconds: float) -> None:
+        self._requests = requests
+        self._seconds = seconds
+
+    async def send(self, request: Request) -> Response:
+        """Send as `Requests.send`."""
+        return await self._requests.send(request.within(self._seconds))
+
+
 class RateLimitedRequests:
     """Requests at a limited rate, in order of arrival; a burst is sent at once.
 

@@ -46,6 +46,13 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         """Return a copy of the request that the client's limits delayed for some more seconds."""
         return msgspec.structs.replace(self, limited_seconds=self.limited_seconds + seconds)
 
+    def within(self, seconds: float) -> Request:
+        """Return a copy of the request with a time limit, for the API server too."""
+        params = {**self.params, "timeout": f"{seconds:g}s"}
+        return msgspec.structs.replace(
+            self, params=params, timeout_seconds=min(seconds, self.timeout_seconds)
+        )
+
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 

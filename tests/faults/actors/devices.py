@@ -29,6 +29,7 @@ class Devices(Actor):
 
     def begin(self) -> None:
         self._generations: dict[str, int] = {}  # node -> of its pool
+        self._without_claim: set[str] = set()  # uids of pods whose claims were deleted after their bindings
         self.stage.on_step(self._passing)
         store = self.stage.store
         selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
@@ -112,14 +113,20 @@ class Devices(Actor):
         if claim is None:
             return
         self.tell(f"delete {claim['metadata']['name']}")
+        holders = {each["uid"] for each in claim.get("status", {}).get("reservedFor", ())}
+        self._without_claim |= {
+            pod["metadata"]["uid"]
+            for pod in self.stage.store.list("pods")
+            if pod["metadata"]["uid"] in holders and pod["spec"].get("nodeName")
+        }
         try:
             self.stage.store.delete(CLAIMS, claim["metadata"]["name"], "default")
         except StatusError:
             return  # it is gone already
 
     def _passing(self, step: str, pod: PodInfo) -> None:
-        if step != "bound":
-            return
+        if step != "bound" or pod.uid in self._without_claim:
+            return  # a daemon may learn late that it bound a pod
         now: Any = self.stage.store.find("pods", pod.name, pod.namespace)
         if now is None or has_ended(now):
             return  # and has given back what it had, before the daemon learnt that it was bound

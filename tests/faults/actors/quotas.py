@@ -41,7 +41,7 @@ class Teams(Actor):
         for name in self.teams:
             store.create("namespaces", {"metadata": {"name": name}})
         self.stage.later(0.5, self._create_all)
-        self.stage.judges.append(self._judge)
+        self.stage.quota_judges.append(self._judge)
 
     @abstractmethod
     def _create_all(self) -> None:

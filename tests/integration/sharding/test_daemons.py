@@ -145,6 +145,20 @@ async def test_the_buckets_of_a_pod_that_is_deleted_while_it_is_bound_are_kept_u
         assert not leadership.holder.under_way()
 
 
+async def test_a_binding_that_the_server_does_not_begin_in_time_is_never_carried_out(tmp_path: Path) -> None:
+    async with sharded(tmp_path, 1) as (it, _):
+        it.add_nodes(node_object("n-0", cpu="8"))
+        it.server.faults.delay(20.0, binds, times=1)
+        (name,) = add_work(it, 0, 1)
+        began = asyncio.get_running_loop().time()
+        await touch_until(it, lambda: it.node_of(name))
+        assert 5.0 < asyncio.get_running_loop().time() - began < 15.0
+        await asyncio.sleep(20.0)
+
+        (sent,) = it.server.requests.matching(method="POST", path=f"/{name}/binding")
+        assert (sent.status, sent.query["timeout"]) == (201, "5s")
+
+
 async def test_a_replica_that_is_stopped_gives_its_buckets_to_others_at_once(tmp_path: Path) -> None:
     async with sharded(tmp_path, 2) as (it, (first, second)):
         it.add_nodes(*(node_object(f"n-{each}", cpu="8") for each in range(10)))
