@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 10.0
 SCHEDULING, REJECTIONS, BUCKETS = "scheduling", "kubelet rejections", "buckets"
+_STANDBY_INTERVAL, _SHARD_INTERVAL = 0.1, 0.02
+"""`ApiConnection.watch_interval` of a replica that most pods do not concern: it need not wake up for each event."""
 SLICE_SECONDS = 0.002
 """The longest time that the queue works before the lease, the watches and the HTTP endpoints run."""
 
@@ -339,7 +341,9 @@ class Daemon:
 
     async def _wait_elected(self) -> None:
         await self.watches.wait_synced()
+        self.connection.watch_interval = _STANDBY_INTERVAL
         await self.leadership.acquire()
+        self.connection.watch_interval = _SHARD_INTERVAL if self.shard_changes is not None else 0.0
 
     async def _lead(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
         """Schedule until `stop` is set, or until the lease is lost, in which case all work is cancelled at once.

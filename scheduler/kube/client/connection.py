@@ -77,6 +77,7 @@ class ApiConnection:
     Attributes:
         observer: is notified of every request, once it is set.
         in_trouble: is called whenever the server does not answer, or answers with a 5xx.
+        watch_interval: how many seconds a watch waits after it has read events, before it reads more.
         user_agent: value of the User-Agent header; set it before the first request.
         versions: the versions in which the server serves kinds.
     """
@@ -90,6 +91,7 @@ class ApiConnection:
         """
         self.observer: RequestObserver | None = None
         self.in_trouble: Callable[[], None] = _ignore
+        self.watch_interval = 0.0
         self.user_agent = USER_AGENT
         self.versions = ServedVersions(self.send)
         self._pool = ConnectionPool(endpoint)
@@ -205,6 +207,8 @@ class ApiConnection:
                     if number:  # other tasks have run before the first batch
                         await asyncio.sleep(0)
                     yield lines
+                if self.watch_interval:
+                    await asyncio.sleep(self.watch_interval)
             if begun:
                 yield [b"".join(begun)]
         except OSError as error:

@@ -65,6 +65,17 @@ async def test_only_the_leader_writes_and_the_standby_has_the_same_state(tmp_pat
         assert [queued.pod.name for queued in second.daemon.parts.queue.pods()] == ["too-big"]
 
 
+async def test_a_standby_reads_several_events_at_a_time_until_it_leads(tmp_path: Path) -> None:
+    async with leader_and_standby(tmp_path) as (it, first, second):
+        intervals = [each.daemon.connection.watch_interval for each in (first, second)]
+        assert intervals == [0.0, 0.1]
+
+        await first.kill()
+        await it.until(lambda: second.is_leading)
+
+        assert second.daemon.connection.watch_interval == 0.0
+
+
 async def test_a_leader_that_is_killed_is_replaced_when_its_lease_expires(tmp_path: Path) -> None:
     async with leader_and_standby(tmp_path) as (it, first, second):
         await first.kill()

@@ -170,6 +170,18 @@ async def test_long_lines_come_in_small_batches():
         assert max(sum(map(len, batch)) for batch in batches) < 150_000
 
 
+async def test_a_watch_interval_passes_between_reads_and_delays_no_event_after_a_longer_silence():
+    async with scripted_server() as server, server.connection() as connection:
+        connection.watch_interval = 1.0
+        server.script("GET", PODS, Stream([5.0, b"a\n", 0.4, b"b\n", 0.4, b"c\n", 3.2, b"d\n"], then="close"))
+        stream = connection.stream(Request("GET", PODS), silence_seconds=60.0)
+        loop = asyncio.get_running_loop()
+
+        batches = [(round(loop.time(), 1), batch) async for batch in stream if batch]
+
+        assert batches == [(5.0, [b"a"]), (6.0, [b"b", b"c"]), (9.0, [b"d"])]
+
+
 async def test_other_tasks_run_during_a_flood_of_lines():
     turns = 0
 
