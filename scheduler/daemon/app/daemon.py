@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 10.0
 SCHEDULING, REJECTIONS, BUCKETS = "scheduling", "kubelet rejections", "buckets"
-_STANDBY_INTERVAL, _SHARD_INTERVAL = 0.1, 0.02
+_STANDBY_INTERVAL, _SHARD_INTERVAL = 0.1, 0.05
 """`ApiConnection.watch_interval` of a replica that most pods do not concern: it need not wake up for each event."""
 SLICE_SECONDS = 0.002
 """The longest time that the queue works before the lease, the watches and the HTTP endpoints run."""

@@ -106,7 +106,7 @@ async def test_all_replicas_place_pods_on_their_own_nodes(tmp_path: Path) -> Non
 
 async def test_active_replicas_read_several_events_at_a_time(tmp_path: Path) -> None:
     async with sharded(tmp_path, 2) as (_, replicas):
-        assert [each.daemon.connection.watch_interval for each in replicas] == [0.02, 0.02]
+        assert [each.daemon.connection.watch_interval for each in replicas] == [0.05, 0.05]
 
 
 async def test_a_replica_that_is_killed_stops_only_its_own_pods_and_for_its_lease_duration(
