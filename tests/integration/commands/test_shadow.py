@@ -42,7 +42,7 @@ async def test_it_reports_a_pod_that_another_scheduler_placed_and_prints_a_summa
         async def answers(path: str, text: str) -> bool:
             try:
                 async with session.get(f"{url}{path}") as answer:
-                    return text in await answer.text()
+                    return answer.ok and text in await answer.text()
             except aiohttp.ClientError:
                 return False
 
