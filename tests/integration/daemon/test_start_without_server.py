@@ -105,8 +105,8 @@ async def test_a_daemon_that_waits_for_the_server_ends_cleanly_on_a_signal(tmp_p
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def run_for_a_while(until_said: bytes, *flags: str, **environment: str) -> list[str]:
-    """Run the daemon until it has said something; what it logged by then, and at its end, a line each."""
+def run_for_a_while(until_said: bytes | None, *flags: str, **environment: str) -> list[str]:
+    """Run the daemon until it has said something, or with None until it ends by itself; return its log, a line each."""
 
     async def scenario() -> bytes:
         inherited = {name: os.environ[name] for name in os.environ.keys() - {"KUBECONFIG"}}
@@ -117,9 +117,11 @@ def run_for_a_while(until_said: bytes, *flags: str, **environment: str) -> list[
         assert process.stderr is not None
         said = b""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while until_said not in said and (line := await process.stderr.readline()):
+            while (until_said is None or until_said not in said) and (
+                line := await process.stderr.readline()
+            ):
                 said += line
-            if process.returncode is None:
+            if until_said is not None and process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.send_signal(signal.SIGTERM)
             said += await process.stderr.read()
@@ -141,7 +143,7 @@ def test_an_unreachable_server_is_reported_in_one_line_for_every_source(tmp_path
 
 
 def test_without_a_server_the_ways_to_name_one_are_listed(tmp_path: Path) -> None:
-    (said,) = run_for_a_while(b"\n", HOME=str(tmp_path))
+    (said,) = run_for_a_while(None, HOME=str(tmp_path))
 
     assert said.startswith(
         "error: the API server: no address is configured: give --kubeconfig FILE, set $KUBECONFIG, or"
