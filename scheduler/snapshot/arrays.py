@@ -53,7 +53,7 @@ class Column(Generic[S]):
 
 def selected(values: NDArray[S], mask: Bools) -> NDArray[S]:
     """Return `values[mask]`. NumPy's own selection takes ten times as long if the mask has no pattern, because it branches on each bit."""
-    return values[np.flatnonzero(mask)]
+    return values.take(mask.nonzero()[0])
 
 
 def put_where(numbers: NDArray[Any], mask: Bools, values: NDArray[Any] | int) -> None:

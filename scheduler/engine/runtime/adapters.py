@@ -80,7 +80,7 @@ class FilterAdapter:
         self._calls.instruments.evaluated(self._calls.profile, plugin.name, ExtensionPoint.FILTER)
         if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
             return _filter_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)[0]
-        if self._at_once and _are_most(rows, snapshot):
+        if self._at_once and are_most(rows, snapshot):
             outcomes = checked_outcomes(plugin.filter(state, pod, snapshot, rows), snapshot.n_nodes)
             return outcomes if len(rows) == snapshot.n_nodes else outcomes.taken(rows)
         if self._at_once:
@@ -140,7 +140,7 @@ class ScoreAdapter:
         self._calls.instruments.evaluated(self._calls.profile, plugin.name, ExtensionPoint.SCORE)
         if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
             return _score_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)[0]
-        if self._at_once and _are_most(rows, snapshot):
+        if self._at_once and are_most(rows, snapshot):
             scores = checked_scores(plugin.score(state, pod, snapshot, rows), snapshot.n_nodes, "score")
             return scores if len(rows) == snapshot.n_nodes else scores[rows]
         if self._at_once:
@@ -163,7 +163,7 @@ class ScoreAdapter:
             raise NodeError(node.name, error) from error
 
 
-def _are_most(rows: Rows, snapshot: Snapshot) -> bool:
+def are_most(rows: Rows, snapshot: Snapshot) -> bool:
     """Return whether it takes longer to copy the columns of some rows than to evaluate all of them."""
     return 2 * len(rows) >= snapshot.n_nodes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scheduler.engine.runtime.adapters import FEW_ROWS
+from scheduler.engine.runtime.adapters import FEW_ROWS, are_most
 from scheduler.engine.runtime.cached_verdicts import CachedNormalizedScores, CachedRawScores, resized
 from scheduler.engine.runtime.calls import NormalizeError, ScoreError, checked_scores
 from scheduler.framework.diagnosis import FEASIBLE
@@ -142,7 +142,7 @@ def best_of(rows: Rows, total: NDArray[Any], preferred: Bools | None = None) -> 
         rows = preferred_of(rows, preferred)
     if len(rows) == len(total):
         return np.flatnonzero(total == total.max())
-    at_rows = total[rows]
+    at_rows = total.take(rows)
     return selected(rows, at_rows == at_rows.max())
 
 
@@ -161,11 +161,19 @@ def score_unknown_rows(
         ScoreError: a score of a plugin without `normalize` is out of range.
     """
     unknown = cached.unknown(rows, among)
-    if unknown.size:
-        scores = adapter.each(state, pod, snapshot, unknown)
+    if not unknown.size:
+        return
+    if among is not None and unknown is rows and are_most(rows, snapshot):
+        # To select the scores of these nodes and to store them takes longer than to store all.
+        all_scores = adapter.across(state, pod, snapshot, rows)
         if not adapter.normalizes:
-            check_range(scores, unknown, snapshot)
-        cached.note(unknown, scores)
+            check_range_at(all_scores, rows, snapshot)
+        cached.note_across(among, all_scores)
+        return
+    scores = adapter.each(state, pod, snapshot, unknown)
+    if not adapter.normalizes:
+        check_range(scores, unknown, snapshot)
+    cached.note(unknown, scores)
 
 
 def normalized(
@@ -184,13 +192,21 @@ def normalized(
             raw = checked_scores(found, snapshot.n_nodes, "normalize")
         except Exception as error:
             raise NormalizeError(error) from error
-    if isinstance(raw, int):
-        if not 0 <= raw <= MAX_NODE_SCORE:
-            raise ScoreError(snapshot.name_of(int(rows[0])), raw)
-        return raw
-    if raw.view(np.uint64).max(initial=0) > MAX_NODE_SCORE:  # perhaps only at other rows
-        check_range(raw[rows], rows, snapshot)
-    return raw.astype(np.uint8)
+    check_range_at(raw, rows, snapshot)
+    return raw if isinstance(raw, int) else raw.astype(np.uint8)
+
+
+def check_range_at(scores: Int64s | int, rows: Rows, snapshot: Snapshot) -> None:
+    """Check that scores, (n_nodes,), are from 0 to 100 at rows; one number stands for all rows.
+
+    Raises:
+        ScoreError: a score is out of range.
+    """
+    if isinstance(scores, int):
+        if not 0 <= scores <= MAX_NODE_SCORE:
+            raise ScoreError(snapshot.name_of(int(rows[0])), scores)
+    elif scores.view(np.uint64).max(initial=0) > MAX_NODE_SCORE:  # perhaps only at other rows
+        check_range(scores[rows], rows, snapshot)
 
 
 def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:

@@ -98,6 +98,8 @@ class CachedVerdicts:
         """Return the rows that the plugin must evaluate; `among`, (n_nodes,), is where the rows are, if that is known."""
         if not self.misses:
             return rows[:0]
+        if self.misses == len(self.known):
+            return rows
         if among is not None:
             return np.flatnonzero(among > self.known)
         known = self.known if len(rows) == len(self.known) else self.known.take(rows)
@@ -113,6 +115,13 @@ class CachedVerdicts:
         self.values[rows] = values
         self.known[rows] = True
         self.misses -= len(rows)
+        self.notes += 1
+
+    def note_across(self, among: Bools, values: Any) -> None:
+        """Store the results of nodes, (n_nodes,), that are valid at `among`; no result was known."""
+        self.values = np.full(len(among), values, dtype=self.dtype)
+        self.known = among.copy()
+        self.misses -= int(np.count_nonzero(among))
         self.notes += 1
 
     def note_one(self, row: int, value: int) -> None:

@@ -368,6 +368,33 @@ def refuses_full_nodes(_state: Any, _pod: Any, node: Any) -> Status | None:
     return Status.unschedulable("full") if list(node.pods) else None
 
 
+def many_nodes() -> Cache:
+    return cache_of([f"n{number}" for number in range(12)])
+
+
+def fits_elsewhere(_state: Any, pod: PodInfo, node: Any) -> Status | None:
+    """No node `n0` for pods of class b."""
+    return Status.unschedulable("no") if (pod.labels["class"], node.name) == ("b", "n0") else None
+
+
+class OnFeasibleNodes(ScorePlugin):
+    """Scores a node by its place, or the sixth as told, and all nodes that are not feasible with an invalid number."""
+
+    name, api_version, reads_pods = "OnFeasibleNodes", 1, False
+
+    def __init__(self, sixth: int = 5) -> None:
+        self.sixth = sixth
+
+    def signature(self, pod: PodInfo) -> str:
+        return "all alike"
+
+    def score(self, state: Any, pod: Any, snapshot: Snapshot, feasible: Rows) -> Int64s:
+        scores = np.full(snapshot.n_nodes, 1000, dtype=np.int64)
+        scores[feasible] = feasible
+        scores[5:6] = self.sixth
+        return scores
+
+
 class TestClasses:
     """Several classes of pods share the results of a plugin for which they have equal signatures."""
 
@@ -406,16 +433,34 @@ class TestClasses:
             def score_node(self, state: Any, pod: Any, node: Any) -> int:
                 return 99 if node.name == "n0" else 10
 
-        def fits(_state: Any, pod: PodInfo, node: Any) -> Status | None:
-            return Status.unschedulable("no") if (pod.labels["class"], node.name) == ("b", "n0") else None
-
-        framework, cache = (
-            framework_of(KeptFilter(answer=fits), Ranks()),
-            cache_of([f"n{n}" for n in range(12)]),
-        )
+        framework, cache = framework_of(KeptFilter(answer=fits_elsewhere), Ranks()), many_nodes()
         highest = [max(by_class(framework, of_class("web", kind), cache.snapshot())[1]) for kind in "ab"]
 
         assert highest == [99, 10]
+
+    def test_scores_of_nodes_on_which_no_earlier_pod_fits_are_not_used(self, by_class: Judge):
+        framework = framework_of(KeptFilter(answer=fits_elsewhere), OnFeasibleNodes())
+        for cache in (cache_of(["n0"]), many_nodes()):  # the classes are known in the second one
+            totals = [by_class(framework, of_class("web", kind), cache.snapshot())[1] for kind in "ba"]
+
+        assert totals == [list(range(1, 12)), list(range(12))]
+
+    def test_a_score_out_of_range_is_an_error_beside_nodes_on_which_the_pod_does_not_fit(
+        self, by_class: Judge
+    ):
+        framework, cache = framework_of(KeptFilter(answer=fits_elsewhere), OnFeasibleNodes(101)), many_nodes()
+
+        with pytest.raises(PluginError, match="101"):
+            by_class(framework, of_class("web", "b"), cache.snapshot())
+
+    def test_scores_are_normalized_again_if_none_was_kept(self, by_class: Judge):
+        framework, totals = framework_of(KeptFilter(), self.Nodes()), []
+        for best in (0, 7):
+            cache = many_nodes()
+            cache.add_node(node(f"n{best}", labels={"rank": "4"}))
+            totals.append(by_class(framework, of_class("web"), cache.snapshot())[1])
+
+        assert [each.index(100) for each in totals] == [0, 7]
 
     def test_unchanged_scores_are_not_normalized_again(self, by_class: Judge):
         cache = cache_of(["n0", "n1"])
