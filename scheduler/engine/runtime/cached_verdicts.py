@@ -182,7 +182,7 @@ class CachedNormalizedScores:
     def note(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
         """Store the normalized scores of rows."""
         if not isinstance(normalized, int):
-            at_rows = normalized if len(rows) == len(normalized) else normalized[rows]
+            at_rows = normalized if len(rows) == len(normalized) else normalized.take(rows)
             lowest = int(at_rows.min())
             normalized = lowest if lowest == at_rows.max() else normalized
         self.values, self._rows = normalized, rows
