@@ -65,7 +65,7 @@ def default_normalize_score(scores: Int64s, feasible: Rows, *, reverse: bool = F
     Source:
         kube-scheduler v1.36, plugins/helper/normalize_score.go, DefaultNormalizeScore.
     """
-    counted = scores if len(feasible) == len(scores) else scores.take(feasible)
+    counted = scores if len(feasible) == len(scores) else scores[feasible]
     most = int(counted.max(initial=0))
     if most == 0:
         return np.full(len(scores), MAX_NODE_SCORE, dtype=np.int64) if reverse else scores

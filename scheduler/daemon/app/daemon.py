@@ -184,6 +184,7 @@ class Daemon:
         )
         self.watches.outages.when_over(self.consistency.check_soon)
         self.watches.cache_gate.when_restored(self.consistency.check_soon_and_wake)
+        self.watches.cache_gate.when_caught_up(self.consistency.check_soon)
         show_state(self.metrics, self.parts, lambda: self.generations.active)
         show_queue(self.metrics, self.parts, self.cycles)
         show_groups(self.metrics, self.parts)

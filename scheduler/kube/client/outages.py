@@ -156,7 +156,8 @@ class StaleCacheGate:
         self._behind: dict[str, asyncio.TimerHandle | None] = {}
         self._held_since: float | None = None
         self._is_given_up = False
-        self._callbacks: list[Callable[[], None]] = []
+        self._when_restored: list[Callable[[], None]] = []
+        self._when_caught_up: list[Callable[[], None]] = []
         outages.when_away(self._start_hold)
 
     @property
@@ -179,17 +180,24 @@ class StaleCacheGate:
         """Record that the cache of a kind is complete."""
         self._settle(kind)
         if not self._behind:
+            caught_up = self._when_caught_up if self._is_given_up else ()
             self._start_hold()
+            for callback in caught_up:
+                callback()
 
     def restored(self, kind: str) -> None:
         """Record that the server went back to an older state, so that the kind must be listed again."""
         self._start_hold()
-        for callback in self._callbacks:
+        for callback in self._when_restored:
             callback()
 
     def when_restored(self, callback: Callable[[], None]) -> None:
         """Register a callback for each kind that shows that the server went back to an older state."""
-        self._callbacks.append(callback)
+        self._when_restored.append(callback)
+
+    def when_caught_up(self, callback: Callable[[], None]) -> None:
+        """Register a callback for the end of each period in which scheduling continued with a stale cache."""
+        self._when_caught_up.append(callback)
 
     async def wait(self) -> None:
         """Wait for a moment while the cache is stale; after `HOLD_SECONDS` scheduling continues with it."""

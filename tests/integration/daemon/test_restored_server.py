@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.tools.simulator.faults import binds
+from scheduler.tools.simulator.faults import binds, requests
 from tests.faults.cache_comparison import cache_from, differences
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import Cluster, cluster
@@ -81,6 +81,27 @@ async def test_a_lost_binding_that_no_watch_has_delivered_holds_no_capacity(tmp_
         assert not it.node_of("a")
 
         await it.until(lambda: it.node_of("a"), seconds=2 * WITHIN_SECONDS)
+        await it.until(lambda: knows(it, daemon), seconds=WITHIN_SECONDS)
+
+
+async def test_a_binding_that_was_lost_while_watches_were_refused_holds_no_capacity(tmp_path: Path):
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n-1", cpu="4"))
+        refused = it.server.faults.refuse(500, binds)
+        it.add_pods(pod_object("a", cpu="4"))
+        await it.until(lambda: refused.hits)
+        unwatched = it.server.faults.refuse(503, requests(verb="watch"))
+        it.server.faults.drop_watches()
+        backup = it.server.backup()
+        it.server.faults.remove(refused)
+        await it.until(lambda: it.node_of("a"), seconds=60.0)  # scheduling continues with a stale cache
+        await asyncio.sleep(1.0)
+        await it.server.stop()
+        it.server.restore(backup)
+        await it.server.start()  # no request failed, and the watches will continue where they ended
+        it.server.faults.remove(unwatched)
+
+        await it.until(lambda: it.node_of("a"), seconds=60.0)
         await it.until(lambda: knows(it, daemon), seconds=WITHIN_SECONDS)
 
 

@@ -78,6 +78,22 @@ async def test_the_hold_has_a_time_limit_until_the_cache_is_complete_again(caplo
     assert HOLD_SECONDS <= await held(cache_gate) <= HOLD_SECONDS + 0.1
 
 
+async def test_listeners_are_notified_when_a_cache_that_was_used_although_it_was_stale_is_complete():
+    cache_gate, calls = StaleCacheGate(Away()), []  # type: ignore[arg-type]
+    cache_gate.when_caught_up(lambda: calls.append(""))
+    cache_gate.broke("pods")
+    cache_gate.complete("pods")
+    assert not calls, "no pod was tried meanwhile"
+    cache_gate.broke("pods")
+    cache_gate.broke("nodes")
+    await held(cache_gate)
+    cache_gate.complete("nodes")
+    assert not calls
+    cache_gate.complete("pods")
+
+    assert len(calls) == 1
+
+
 async def test_the_time_of_an_outage_does_not_count_toward_the_hold():
     outages = Away()
     outages.is_away = True
