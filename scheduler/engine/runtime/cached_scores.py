@@ -161,19 +161,17 @@ def score_unknown_rows(
         ScoreError: a score of a plugin without `normalize` is out of range.
     """
     unknown = cached.unknown(rows, among)
-    if not unknown.size:
-        return
-    if among is not None and unknown is rows and are_most(rows, snapshot):
-        # To select the scores of these nodes and to store them takes longer than to store all.
-        all_scores = adapter.across(state, pod, snapshot, rows)
+    if unknown.size:
+        # To select the scores of most nodes and to store them takes longer than to store all.
+        everywhere = among if unknown is rows and are_most(rows, snapshot) else None
+        ask = adapter.each if everywhere is None else adapter.across
+        scores = ask(state, pod, snapshot, unknown)
         if not adapter.normalizes:
-            check_range_at(all_scores, rows, snapshot)
-        cached.note_across(among, all_scores)
-        return
-    scores = adapter.each(state, pod, snapshot, unknown)
-    if not adapter.normalizes:
-        check_range(scores, unknown, snapshot)
-    cached.note(unknown, scores)
+            check_range(scores, unknown, snapshot)
+        if everywhere is None:
+            cached.note(unknown, scores)
+        else:
+            cached.note_across(everywhere, scores)
 
 
 def normalized(
@@ -192,12 +190,17 @@ def normalized(
             raw = checked_scores(found, snapshot.n_nodes, "normalize")
         except Exception as error:
             raise NormalizeError(error) from error
-    check_range_at(raw, rows, snapshot)
+    check_range(raw, rows, snapshot)
     return raw if isinstance(raw, int) else raw.astype(np.uint8)
 
 
-def check_range_at(scores: Int64s | int, rows: Rows, snapshot: Snapshot) -> None:
-    """Check that scores, (n_nodes,), are from 0 to 100 at rows; one number stands for all rows.
+def check_range(scores: Int64s | int, rows: Rows, snapshot: Snapshot) -> None:
+    """Check that scores are from 0 to 100 at rows.
+
+    Args:
+        scores: (len(rows),), or (n_nodes,) and valid at rows, or one number for all rows.
+        rows: the rows.
+        snapshot: the cluster.
 
     Raises:
         ScoreError: a score is out of range.
@@ -205,21 +208,12 @@ def check_range_at(scores: Int64s | int, rows: Rows, snapshot: Snapshot) -> None
     if isinstance(scores, int):
         if not 0 <= scores <= MAX_NODE_SCORE:
             raise ScoreError(snapshot.name_of(int(rows[0])), scores)
-    elif scores.view(np.uint64).max(initial=0) > MAX_NODE_SCORE:  # perhaps only at other rows
-        check_range(scores[rows], rows, snapshot)
-
-
-def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
-    """Check that scores, (len(rows),), are from 0 to 100.
-
-    Raises:
-        ScoreError: a score is out of range.
-    """
-    if scores.view(np.uint64).max(initial=0) <= MAX_NODE_SCORE:
-        # One pass: negative numbers are very large as unsigned ones.
-        return
-    place = int(np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))[0])
-    raise ScoreError(snapshot.name_of(int(rows[place])), int(scores[place]))
+    elif scores.view(np.uint64).max(initial=0) > MAX_NODE_SCORE:
+        # One pass: negative numbers are very large as unsigned ones. It may be the score of another node.
+        at_rows = scores if len(scores) == len(rows) else scores[rows]
+        wrong = np.flatnonzero((at_rows < 0) | (at_rows > MAX_NODE_SCORE))
+        if wrong.size:
+            raise ScoreError(snapshot.name_of(int(rows[wrong[0]])), int(at_rows[wrong[0]]))
 
 
 def cached_normalized(
