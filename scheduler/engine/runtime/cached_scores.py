@@ -209,7 +209,7 @@ def check_range(scores: Int64s | int, rows: Rows, snapshot: Snapshot) -> None:
         if not 0 <= scores <= MAX_NODE_SCORE:
             raise ScoreError(snapshot.name_of(int(rows[0])), scores)
     elif scores.view(np.uint64).max(initial=0) > MAX_NODE_SCORE:
-        # One pass: negative numbers are very large as unsigned ones. It may be the score of another node.
+        # One pass: negative numbers are very large as unsigned ones. The score may be that of a node outside `rows`.
         at_rows = scores if len(scores) == len(rows) else scores[rows]
         wrong = np.flatnonzero((at_rows < 0) | (at_rows > MAX_NODE_SCORE))
         if wrong.size:

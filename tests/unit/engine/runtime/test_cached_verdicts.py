@@ -373,12 +373,12 @@ def many_nodes() -> Cache:
 
 
 def fits_elsewhere(_state: Any, pod: PodInfo, node: Any) -> Status | None:
-    """No node `n0` for pods of class b."""
+    """Reject the node `n0` for pods of class b."""
     return Status.unschedulable("no") if (pod.labels["class"], node.name) == ("b", "n0") else None
 
 
 class OnFeasibleNodes(ScorePlugin):
-    """Scores a node by its place, or the sixth as told, and all nodes that are not feasible with an invalid number."""
+    """Scores each feasible node by its row, and the others with an invalid number; `sixth` is the score of the sixth node."""
 
     name, api_version, reads_pods = "OnFeasibleNodes", 1, False
 

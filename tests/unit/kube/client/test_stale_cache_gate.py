@@ -78,7 +78,7 @@ async def test_the_hold_has_a_time_limit_until_the_cache_is_complete_again(caplo
     assert HOLD_SECONDS <= await held(cache_gate) <= HOLD_SECONDS + 0.1
 
 
-async def test_listeners_are_notified_when_a_cache_that_was_used_although_it_was_stale_is_complete():
+async def test_listeners_are_notified_when_a_stale_cache_that_was_used_is_complete_again():
     cache_gate, calls = StaleCacheGate(Away()), []  # type: ignore[arg-type]
     cache_gate.when_caught_up(lambda: calls.append(""))
     cache_gate.broke("pods")
