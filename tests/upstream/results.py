@@ -17,7 +17,7 @@ _PROCESS = re.compile(
     r"scheduler process (?P<number>\d+) (?:started|used (?P<cpu>[\d.]+) s of CPU, (?P<megabytes>\d+) MB)"
 )
 _TOO_LOW = re.compile(r'expected "SchedulingThroughput" "Average" to be higher: got ([\d.]+), want ([\d.]+)')
-_BENCHMARK = re.compile(r"BenchmarkPerfScheduling[^/]*/")
+_BENCHMARK = re.compile(r"BenchmarkPerfScheduling/?")
 BY_ITSELF = "(by itself)"
 """The name of a failure that belongs to no test, such as a leak of goroutines."""
 

@@ -216,6 +216,20 @@ class TestRead:
 
         assert it.figures == {"Basic/500Nodes": Figures(80.5, 90)}
 
+    def test_a_workload_of_two_benchmarks_has_the_figures_of_each(self, tmp_path: Path) -> None:
+        benchmarks = ("BenchmarkPerfScheduling/Basic", "BenchmarkPerfSchedulingExperimental/Basic")
+        message = 'expected "SchedulingThroughput" "Average" to be higher: got %s, want 90'
+        lines = [
+            line
+            for number, name in enumerate(benchmarks)
+            for line in ran(name, "fail", message % (80 + number))
+        ]
+
+        assert results(tmp_path, *lines, end="fail").figures == {
+            "Basic": Figures(80, 90),
+            "Experimental/Basic": Figures(81, 90),
+        }
+
     def test_lines_of_the_go_file_are_understood(self, tmp_path: Path) -> None:
         text = (Path(__file__).parent / "scheduler_process.go").read_text()
         (used,) = re.findall(r'Sprintf\("(.* s of CPU.*)"', text)
