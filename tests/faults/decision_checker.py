@@ -86,6 +86,11 @@ class Ledger:
         """The choice was taken back."""
         if self.held.pop(pod.uid, None) is not None:
             self._stage.story.tell("witness", f"unreserve {pod.key} {pod.uid[:8]}")
+        self._stage.story.catch_up()
+        record = self._stage.story.pods.get(pod.uid)
+        if record is not None and record.gone_at is not None:
+            # The pod does not exist, so the daemon cannot find out whether a Binding without an answer took effect.
+            self._chosen.pop(pod.uid, None)
 
     def bound(self, pod: PodInfo) -> None:
         """The choice was carried out."""

@@ -64,7 +64,9 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     ),
     "Plugin returned an invalid value": _says("answer", ON_PURPOSE),
     "Plugin could not refresh its data": _raised_on_purpose,
-    "PreEnqueue failed; the pod stays gated": _says("error", ON_PURPOSE),
+    "PreEnqueue failed; the pod stays gated": _says(
+        "error", ON_PURPOSE, "over budget: more than 0.75s had passed"
+    ),
     "Queueing hint failed; the pod is tried again": _raised_on_purpose,
     "No permission to use the lease": _says("status", "401", "403"),
     "Lease is lost": lambda _: True,
