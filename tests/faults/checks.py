@@ -312,13 +312,24 @@ def _check_pending(stage: Stage, life: Life) -> None:
             stage.find(f"{_key(pod)} is pending, and {place.value}", uid)
         # What is known of a pod while watches are refused may be older than what was said of it last, and is not said again.
         is_told = condition.get("reason") == "Unschedulable" or (condition and not stage.plan.flushes)
-        if condition.get("status") != "False" or not is_told:
+        if (condition.get("status") != "False" or not is_told) and not _was_given_up(stage, pod):
             stage.find(f"{_key(pod)} is pending, its condition is {condition}", uid)
         node, message = _judge(judge, life.daemon, pod)
         if node:
             stage.find(f"{_key(pod)} would fit on {node}, and says {condition.get('message')}", uid)
         elif stage.plan.flushes and not _says_the_same(stage, str(condition.get("message")), message):
             stage.find(f"{_key(pod)} waits because {message!r}, and says {condition.get('message')!r}", uid)
+
+
+def _was_given_up(stage: Stage, pod: Object) -> bool:
+    """Whether a status of the pod could not be written for so long that the next attempt has to write it.
+
+    Without flushes there may be no other attempt.
+    """
+    logged = f"Write was given up queue=status object={_key(pod)} "
+    return not stage.plan.flushes and any(
+        line.who == "log" and logged in line.what for line in stage.story.lines
+    )
 
 
 def _informed_judge(stage: Stage, life: Life) -> Daemon:

@@ -36,7 +36,8 @@ and the member is tried again at once."""
 _BACKOFF_SECONDS = 1.0
 _QUIET_SECONDS = 240.0
 _QUIET_ATTEMPTS = 5
-"""The most attempts at a group in four minutes without events: one every two minutes, and those that began before."""
+"""The most attempts at a group in four minutes without events and evictions: one every two minutes, and those that began
+before."""
 
 
 class Key(NamedTuple):
@@ -277,14 +278,17 @@ class Groups:
             return
         stage = self._stage
         nominated = life.daemon.parts.nominator._nodes
+        deletions = stage.server.requests.matching(method="DELETE")
+        evictions = [each.at_seconds for each in deletions if "/pods/" in each.path]
+        quiet_since = max([stage.now - _QUIET_SECONDS, *evictions])
         for group, pods in self._all():
             key = Key(group["metadata"]["namespace"], group["metadata"]["name"])
             least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 1)
             waiting = [pod for pod in pods if is_pending(pod)]
-            quiet = [at for at in self._of(key).attempts if at > stage.now - _QUIET_SECONDS]
+            quiet = [at for at in self._of(key).attempts if at > quiet_since]
             if len(quiet) > _QUIET_ATTEMPTS and self._placed_can_be_joined(group) and life.nodes:
                 stage.find(
-                    f"{key.name} was tried {len(quiet)} times in four minutes, though nothing happened"
+                    f"{key.name} was tried {len(quiet)} times since {quiet_since:.0f}, though nothing happened"
                 )
             if (
                 waiting

@@ -29,7 +29,7 @@ class Devices(Actor):
 
     def begin(self) -> None:
         self._generations: dict[str, int] = {}  # node -> of its pool
-        self._without_claim: set[str] = set()  # uids of pods whose claims were deleted after their bindings
+        self._without_claim: set[str] = set()  # uids of pods for which deleted claims were reserved
         self.stage.on_step(self._passing)
         store = self.stage.store
         selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
@@ -113,12 +113,7 @@ class Devices(Actor):
         if claim is None:
             return
         self.tell(f"delete {claim['metadata']['name']}")
-        holders = {each["uid"] for each in claim.get("status", {}).get("reservedFor", ())}
-        self._without_claim |= {
-            pod["metadata"]["uid"]
-            for pod in self.stage.store.list("pods")
-            if pod["metadata"]["uid"] in holders and pod["spec"].get("nodeName")
-        }
+        self._without_claim |= {each["uid"] for each in claim.get("status", {}).get("reservedFor", ())}
         try:
             self.stage.store.delete(CLAIMS, claim["metadata"]["name"], "default")
         except StatusError:
