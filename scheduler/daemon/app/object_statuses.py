@@ -45,6 +45,8 @@ T = TypeVar("T")
 _EVERY_SECONDS: Final = 1.0
 _SHARE: Final = 0.01
 """The share of time for counting: with many pods it is done less often."""
+_LONGEST_SECONDS: Final = 60.0
+"""The longest wait after a comparison that took long: the process may have been stopped meanwhile."""
 _MOST_WRITES: Final = 50
 """The most statuses of one kind that are written in a second."""
 _SLICE: Final = 64
@@ -92,7 +94,7 @@ class ObjectStatuses:
         self._written: dict[str, _Written] = {}  # uid -> what was written last
 
     async def run(self) -> NoReturn:
-        """Compare once a second, or less often, until cancelled; write changes until the next comparison."""
+        """Compare once a second, or up to once a minute if it takes long, until cancelled; write changes meanwhile."""
         while True:
             began = self._clock.monotonic()
             changes: Sequence[_Change] = ()
@@ -101,7 +103,7 @@ class ObjectStatuses:
                 status_of = await self._source.status_of(objects)
                 changes = await run_in_slices(self._changes(dict(objects), status_of))
             now = self._clock.monotonic()
-            next_look = now + max(_EVERY_SECONDS, (now - began) / _SHARE)
+            next_look = now + min(max(_EVERY_SECONDS, (now - began) / _SHARE), _LONGEST_SECONDS)
             while changes and self._clock.monotonic() < next_look and self._is_leading():
                 for key, obj in changes[:_MOST_WRITES]:
                     wanted = status_of(key, obj)

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+import pytest
+
 from scheduler.daemon.app.object_statuses import ObjectStatuses
 from scheduler.framework import Acceptance, StatusSource, WantedStatus
 from tests.support.virtual_time import LoopClock
@@ -32,6 +34,8 @@ class Source(StatusSource):
 
     def __init__(self) -> None:
         self.turn, self.computed_in = 0, Counter[int]()
+        self.seconds = 0.0
+        self.times: list[float] = []
         self._computed: list[ref[Fields]] = []
 
     def count_kept(self) -> int:
@@ -40,6 +44,8 @@ class Source(StatusSource):
         return len(self._computed)
 
     async def status_of(self, _objects: object) -> Any:
+        self.times.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self.seconds)
         return self._status_of
 
     def _status_of(self, key: str, _obj: object) -> WantedStatus:
@@ -104,6 +110,17 @@ async def test_statuses_of_many_objects_are_compared_in_many_turns() -> None:
     await cluster.run(0.5)
     assert max(cluster.source.computed_in.values()) <= 64
     assert cluster.source.computed_in.total() >= N_OBJECTS
+
+
+@pytest.mark.parametrize(("seconds", "wait"), [(0.0, 1.0), (0.2, 20.0), (12.0, 60.0)])
+async def test_comparisons_that_take_long_are_made_less_often_and_at_least_once_a_minute(
+    seconds: float, wait: float
+) -> None:
+    cluster = Cluster(1)
+    cluster.source.seconds = seconds
+    await cluster.run(200)
+    first, second, *_ = cluster.source.times[1:]
+    assert second - first == pytest.approx(seconds + wait, abs=1.0)
 
 
 async def test_a_status_is_kept_no_longer_than_it_is_written() -> None:
