@@ -41,13 +41,14 @@ class _Server:
     def serve(self) -> Callable[[], None] | None:
         """Return the function to call in a forked process, or None at the end of the input."""
         while True:
-            for key, _ in self._waiting.select():
-                called: Callable[[], Callable[[], None] | bool] = key.data
-                result = called()
-                if result is False:
-                    return None
-                if not isinstance(result, bool):
-                    return result
+            # One event at a time: the handler of one may close what another is about.
+            [(key, _), *_] = self._waiting.select()
+            called: Callable[[], Callable[[], None] | bool] = key.data
+            result = called()
+            if result is False:
+                return None
+            if not isinstance(result, bool):
+                return result
 
     def _fork(self, listener: socket.socket) -> Callable[[], None] | bool:
         connection, _ = listener.accept()

@@ -82,6 +82,12 @@ def server() -> Path:
         the folder of its socket and of its programs.
     """
     folder = Path(mkdtemp(prefix="custom-scheduler-commands-"))
+    atexit.register(_end, start_server(folder), folder, os.getpid())
+    return folder
+
+
+def start_server(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a process that forks, with its socket and its programs in a folder; it ends when its input is closed."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket"))
         listener.listen(128)
@@ -94,8 +100,7 @@ def server() -> Path:
     for name in _PROGRAMS:
         (folder / name).write_text(f'#!/bin/sh\nexec {client} "$0" "$@"\n')
         (folder / name).chmod(0o755)
-    atexit.register(_end, process, folder, os.getpid())
-    return folder
+    return process
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path, owner: int) -> None:

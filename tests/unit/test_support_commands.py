@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.commands import forked_program, forked_programs, run_command
+from tests.support import forked_command
+from tests.support.commands import forked_program, forked_programs, run_command, start_server
 from tests.support.manifests import ROOT
 
 if TYPE_CHECKING:
@@ -87,6 +90,27 @@ def test_a_killed_command_does_not_outlive_its_client(server: subprocess.Popen[s
 def test_two_commands_run_at_the_same_time(server: subprocess.Popen[str]) -> None:
     assert run_command("--version").returncode == 0
     assert server.poll() is None
+
+
+def test_the_server_continues_when_a_command_ends_just_before_its_client_is_killed(tmp_path: Path) -> None:
+    with start_server(tmp_path) as process, socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(tmp_path / "socket"))
+        script = str(ROOT / "scheduler" / "__main__.py")
+        asked = forked_command.request([script, "check", "-"], str(tmp_path), os.environ)
+        streams = [*os.pipe(), os.open(os.devnull, os.O_WRONLY)]
+        socket.send_fds(client, [asked], streams)
+        command = forked_command.number(client.recv(forked_command.ANSWER_BYTES))
+        process.send_signal(signal.SIGSTOP)
+        ended = os.pidfd_open(command)
+        os.kill(command, signal.SIGKILL)
+        assert select.select([ended], [], [], 30)[0]
+        for opened in (*streams, ended):
+            os.close(opened)
+        client.close()
+        process.send_signal(signal.SIGCONT)
+
+        version = [str(tmp_path / "custom-scheduler"), "--version"]
+        assert subprocess.run(version, capture_output=True, timeout=60, check=False).returncode == 0
 
 
 def test_the_kubectl_plugin_is_a_forked_program_too() -> None:
