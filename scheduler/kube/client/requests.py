@@ -139,9 +139,26 @@ class DryRunRequests:
 ASK_SECONDS = 1.0
 REFUSAL_SECONDS = 10.0
 """How long a refusal is retried: a server that has just started refuses everything until it has read its roles."""
-_STARTUP: Final = RetryPolicy(also=REFUSALS)
+_ALSO_REFUSED: Final = RetryPolicy(also=REFUSALS)
 _TOLD_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0  # after that, the next try may reach another server
+
+
+class _Refusals:
+    """Decides when a refusal is accepted: after refusals for some seconds, without another error in between."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: float | None = None
+
+    def accepts(self, error: ApiError) -> bool:
+        """Return whether to accept an error, the last one so far, as final."""
+        now = asyncio.get_running_loop().time()
+        if error.status not in REFUSALS:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        return self._since is not None and now - self._since >= self._seconds
 
 
 class StoppedError(SchedulerError):
@@ -180,7 +197,7 @@ class StartupRequests:
         try:
             return await self._requests.send(request)
         except ApiError as error:
-            if not _STARTUP.allows(error, 1):
+            if not _ALSO_REFUSED.allows(error, 1):
                 raise
             first = error
         async with self._meanwhile():
@@ -190,15 +207,10 @@ class StartupRequests:
         loop = asyncio.get_running_loop()
         began = loop.time()
         tell_at = began
-        refused_since: float | None = None
+        refusals = _Refusals(REFUSAL_SECONDS)
         for tries in count(2):
             waited = loop.time() - began
-            if error.status not in REFUSALS:
-                refused_since = None
-            elif refused_since is None:
-                refused_since = loop.time()
-            is_believed = refused_since is not None and loop.time() - refused_since >= REFUSAL_SECONDS
-            if is_believed or not _STARTUP.allows(error, tries):
+            if refusals.accepts(error) or not _ALSO_REFUSED.allows(error, tries):
                 raise error
             if loop.time() >= tell_at:
                 tell_at = loop.time() + _TOLD_SECONDS
@@ -226,8 +238,8 @@ class StartupRequests:
 
 _MAXIMUM_SECONDS = 5.0
 _TRIES_UNTIL_TOLD = 5
-_WITHOUT_END = RetryPolicy()
-_REFUSED = RetryPolicy(_TRIES_UNTIL_TOLD, also=REFUSALS)
+_TOKEN_SECONDS = 60.0
+"""How long a refusal is retried when a pod is read: an expired token is replaced, and read again, in this time."""
 
 
 class ApiPodReader:
@@ -241,20 +253,21 @@ class ApiPodReader:
         """Return the current pod, None if it does not exist.
 
         Retries for as long as the API server is in trouble: the resources of a pod that may be bound can be
-        neither given to another pod nor considered lost.
+        neither given to another pod nor considered lost. A refusal is retried for a minute.
 
         Raises:
             ApiError: refused.
             ObjectError: the answer cannot be read.
         """
         backoff = Backoff(self._random, initial_seconds=0.2, maximum_seconds=_MAXIMUM_SECONDS)
+        refusals = _Refusals(_TOKEN_SECONDS)
         for tries in count(1):
             try:
                 answer = await self._connection.send(Request("GET", PODS.path(namespace, name)))
             except ApiError as error:
                 if error.status == 404:
                     return None
-                if not (_WITHOUT_END.allows(error, tries) or _REFUSED.allows(error, tries)):
+                if refusals.accepts(error) or not _ALSO_REFUSED.allows(error, tries):
                     raise
                 if tries == _TRIES_UNTIL_TOLD:
                     fields = {"pod": f"{namespace}/{name}", "status": error.status, "error": str(error)}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from itertools import pairwise
 from random import Random
 
@@ -59,9 +60,18 @@ async def test_a_refusal_of_a_starting_server_is_not_accepted():
     assert (node, len(asked)) == ("n1", 4)
 
 
-async def test_a_lasting_refusal_is_raised():
-    with raises(ApiError, status=403):
-        await read(*[failure(403, "Forbidden")] * 5, BOUND)
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refusal_is_raised_after_a_minute(status: int):
+    with raises(ApiError, status=status):
+        await read(*[failure(status, "Refused")] * 40)
+    assert 60.0 <= asyncio.get_running_loop().time() <= 66.0
+
+
+async def test_a_refusal_after_other_errors_is_not_accepted_earlier():
+    troubles = [failure(503, "ServiceUnavailable")] * 20
+    node, asked = await read(*troubles, *[failure(401, "Unauthorized")] * 8, *troubles, BOUND)
+
+    assert (node, len(asked)) == ("n1", 49)
 
 
 async def test_an_undecodable_pod_is_an_error():
