@@ -139,15 +139,16 @@ class ClaimWrites:
         Raises:
             ClaimError: the write was rejected, or another client allocated, deallocated or deleted the claim.
         """
+        decided = allocation or held.claim.status.allocation
 
         async def write(claim: HeldClaim) -> HeldClaim:
-            return await self._reserve(claim, consumer, allocation)
+            return await self._reserve(claim, consumer, allocation, decided)
 
         try:
             written = await self._retried(held, write)
         except _UnansweredError as error:
             found = await self._newest(held.claim)
-            if found is None or not _has_come_about(found.claim, consumer, allocation):
+            if found is None or not _has_come_about(found.claim, consumer, decided):
                 raise ClaimError(str(error)) from error
             written = found
         return written
@@ -157,12 +158,13 @@ class ClaimWrites:
         held: HeldClaim,
         consumer: ResourceClaimConsumerReference,
         allocation: AllocationResult | None,
+        decided: AllocationResult | None,
     ) -> HeldClaim:
         claim = held.claim
         status = {**(held.obj.get("status") or {})}
         if claim.metadata.deletion_timestamp:
             raise ClaimError(f"claim {claim.key} got deleted in the meantime")
-        if _has_come_about(claim, consumer, allocation):
+        if _has_come_about(claim, consumer, decided):
             return held  # the conflict may be with this write itself, sent again after its response was lost
         if allocation is not None:
             if claim.status.allocation is not None:
@@ -178,6 +180,8 @@ class ClaimWrites:
                 status["allocation"]["allocationTimestamp"] = rfc3339(self._clock.utc_now())
         elif claim.status.allocation is None:
             raise ClaimError(f"claim {claim.key} got deallocated elsewhere in the meantime")
+        elif not _has_devices_of(claim, decided):
+            raise ClaimError(f"claim {claim.key} got allocated elsewhere in the meantime")
         status["reservedFor"] = [*(status.get("reservedFor") or ()), msgspec.to_builtins(consumer)]
         what = "reservation" if allocation is None else "allocation and reservation"
         return await self._put(
@@ -363,11 +367,13 @@ def _changed(obj: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
 
 
 def _has_come_about(
-    claim: ResourceClaim, consumer: ResourceClaimConsumerReference, allocation: AllocationResult | None
+    claim: ResourceClaim, consumer: ResourceClaimConsumerReference, decided: AllocationResult | None
 ) -> bool:
     """Return whether a reservation without a response was written."""
+    return _has_devices_of(claim, decided) and is_reserved_for(claim, consumer.uid)
+
+
+def _has_devices_of(claim: ResourceClaim, decided: AllocationResult | None) -> bool:
+    """Return whether a claim has the allocation for which the node was chosen, not another one that was written since."""
     found = claim.status.allocation
-    is_ours = allocation is None or (
-        found is not None and found.devices.results == allocation.devices.results
-    )
-    return found is not None and is_ours and is_reserved_for(claim, consumer.uid)
+    return found is not None and decided is not None and found.devices.results == decided.devices.results

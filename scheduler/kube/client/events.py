@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.pod import PodInfo
 
-_RETRIES = RetryPolicy(12)
+_RETRIES = RetryPolicy(12, also=frozenset({401}))  # a token has expired, and is replaced soon
 _encode = msgspec.json.Encoder().encode
 
 

@@ -176,7 +176,7 @@ def _merging(before: object, wanted: object) -> object:
 if TYPE_CHECKING:
     Newest = Callable[[str], PodInfo | None]
 
-_RETRIES = RetryPolicy(12, also=frozenset({409}))
+_RETRIES = RetryPolicy(12, also=frozenset({401, 409}))  # 401: a token has expired, and is replaced soon
 
 
 class _StatusJob:

@@ -359,6 +359,7 @@ async def test_a_patch_is_retried_after_temporary_errors():
             "PATCH",
             f"{PODS}/a/status",
             failure(409, "Conflict"),
+            failure(401, "Unauthorized"),
             NoAnswer(),
             failure(429, "TooManyRequests", Retry_After="4"),
             failure(503, "ServiceUnavailable"),
@@ -369,13 +370,14 @@ async def test_a_patch_is_retried_after_temporary_errors():
         await writer.wait_pod_status_patched(pod("a"), condition=rejected("no"))
 
         times = [each.at for each in server.received]
-        assert len(times) == 7
-        assert times[3] - times[2] >= 4.0
+        assert len(times) == 8
+        assert times[4] - times[3] >= 4.0
 
 
-async def test_an_event_is_sent_again_after_a_bad_gateway():
+@pytest.mark.parametrize("status", [401, 502])
+async def test_an_event_is_sent_again_after_a_temporary_error(status: int):
     async with writing() as (server, writer):
-        server.script("POST", "/apis/events.k8s.io/v1/namespaces/default/events", failure(502), Answer())
+        server.script("POST", "/apis/events.k8s.io/v1/namespaces/default/events", failure(status), Answer())
         recorder = EventRecorder(writer.queue_event, LoopClock(), "mine")
         recorder.record(pod("a"), type_="Warning", reason="Failed", action="Scheduling", note="no")
 

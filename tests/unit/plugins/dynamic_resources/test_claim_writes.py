@@ -23,6 +23,7 @@ from tests.unit.plugins.dynamic_resources.claims_api import CONFLICT, LOST, Clai
 
 POD, OTHER = pod("web"), pod("db")
 GIVEN = allocation("gpu-0", node="n1")
+ELSEWHERE = allocation("gpu-0", node="n2")
 KEY = "default/one"
 PATH = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/one"
 FREE = resource_claim("one")
@@ -125,6 +126,7 @@ async def test_a_claim_that_changes_every_time_fails_after_five_tries():
     [
         pytest.param(FREE, True, {"allocation": GIVEN}, "claim default/one got allocated elsewhere in the meantime", id="allocated"),
         pytest.param(HELD, False, {"allocation": None}, "claim default/one got deallocated elsewhere in the meantime", id="deallocated"),
+        pytest.param(HELD, False, {"allocation": ELSEWHERE}, "claim default/one got allocated elsewhere in the meantime", id="allocated to another node"),
     ],
 )  # fmt: skip
 async def test_concurrent_changes_by_others_are_found(
@@ -215,6 +217,15 @@ async def test_a_write_with_a_lost_response_that_did_not_take_effect_has_failed(
         ClaimError, match=r"^add allocation and reservation to claim default/one: connection lost$"
     ):
         await it.reserve(allocate=True)
+
+
+async def test_a_reservation_of_a_claim_that_moved_to_another_node_has_failed():
+    it = Writing(HELD)
+    it.api.refusals = [LOST]
+    it.api.meanwhile = [lambda: it.api.change(KEY, allocation=ELSEWHERE, reservedFor=[{"uid": POD.uid}])]
+
+    with pytest.raises(ClaimError, match=r"^add reservation to claim default/one: connection lost$"):
+        await it.reserve(allocate=False)
 
 
 async def test_a_claim_that_is_deleted_when_it_is_read_back_has_failed():
