@@ -280,7 +280,10 @@ class Groups:
         nominated = life.daemon.parts.nominator._nodes
         deletions = stage.server.requests.matching(method="DELETE")
         evictions = [each.at_seconds for each in deletions if "/pods/" in each.path]
-        quiet_since = max([stage.now - _QUIET_SECONDS, *evictions])
+        is_over = (
+            stage.now - _QUIET_SECONDS / 2
+        )  # later evictions are no excuse: groups may evict pods without end
+        quiet_since = max([stage.now - _QUIET_SECONDS, *(at for at in evictions if at < is_over)])
         for group, pods in self._all():
             key = Key(group["metadata"]["namespace"], group["metadata"]["name"])
             least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 1)
