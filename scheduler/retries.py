@@ -62,6 +62,26 @@ class RetryPolicy(NamedTuple):
         raise AssertionError("counting ends nowhere")
 
 
+class Refusals:
+    """Decides when a refusal is final: after refusals for some seconds, without another error in between."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: float | None = None
+
+    def accepts(self, error: ApiError, now: float) -> bool:
+        """Return whether the last error is a final refusal; `now` is the time of a monotonic clock, in seconds."""
+        if error.status not in REFUSALS:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        return self._since is not None and now - self._since >= self._seconds
+
+
+ALSO_REFUSED: Final = RetryPolicy(also=REFUSALS)
+"""For requests that are sent again until `Refusals` accepts the refusal."""
+TOKEN_SECONDS: Final = 60.0
+"""How long refusals are retried where only an answer can tell what is used: an expired token is replaced in this time."""
 DEFERRED: Final = RetryPolicy(10, deferred_only=True)
 """For requests that may be carried out once only, as client-go."""
 DEFERRED_SECONDS: Final = 1.0

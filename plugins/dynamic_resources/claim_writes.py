@@ -18,7 +18,7 @@ from plugins.dynamic_resources.pod_claims import CLAIMS, HeldClaim, is_reserved_
 from scheduler.clock import rfc3339
 from scheduler.errors import ApiError, SchedulerError
 from scheduler.objects.decode import decode_object
-from scheduler.retries import RetryPolicy
+from scheduler.retries import ALSO_REFUSED, TOKEN_SECONDS, Refusals, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -282,14 +282,19 @@ class ClaimWrites:
         await self._api.api_write("DELETE", _path(held.claim))
 
     async def read(self, claim: ResourceClaim) -> HeldClaim | None:
-        """Return a claim from the API server, None if it does not exist or may not be read; retry until there is a response."""
+        """Return a claim from the API server, None if it does not exist; retry until there is a response.
+
+        A refusal is retried for a minute; then the result is None too.
+        """
+        refusals = Refusals(TOKEN_SECONDS)
         while True:
             try:
                 return await self._read(claim)
             except OSError as error:
                 pause, cause = _ASK_AGAIN_SECONDS, error.__cause__
                 if isinstance(cause, ApiError):
-                    if not cause.is_transient:
+                    is_final = refusals.accepts(cause, self._clock.monotonic())
+                    if is_final or not ALSO_REFUSED.allows(cause, 1):
                         return None
                     pause = cause.pause_seconds(pause)
                 await self._sleep.sleep(pause)

@@ -7,13 +7,13 @@ import logging
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from itertools import count, repeat
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from scheduler.errors import ApiError, SchedulerError
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import Request, Response
 from scheduler.objects.decode import decode_pod
-from scheduler.retries import DEFERRED, DEFERRED_SECONDS, REFUSALS, Backoff, RetryPolicy
+from scheduler.retries import ALSO_REFUSED, DEFERRED, DEFERRED_SECONDS, TOKEN_SECONDS, Backoff, Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,26 +139,8 @@ class DryRunRequests:
 ASK_SECONDS = 1.0
 REFUSAL_SECONDS = 10.0
 """How long a refusal is retried: a server that has just started refuses everything until it has read its roles."""
-_ALSO_REFUSED: Final = RetryPolicy(also=REFUSALS)
 _TOLD_SECONDS = 30.0
 _ANSWER_SECONDS = 5.0  # after that, the next try may reach another server
-
-
-class _Refusals:
-    """Decides when a refusal is accepted: after refusals for some seconds, without another error in between."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._since: float | None = None
-
-    def accepts(self, error: ApiError) -> bool:
-        """Return whether to accept an error, the last one so far, as final."""
-        now = asyncio.get_running_loop().time()
-        if error.status not in REFUSALS:
-            self._since = None
-        elif self._since is None:
-            self._since = now
-        return self._since is not None and now - self._since >= self._seconds
 
 
 class StoppedError(SchedulerError):
@@ -197,7 +179,7 @@ class StartupRequests:
         try:
             return await self._requests.send(request)
         except ApiError as error:
-            if not _ALSO_REFUSED.allows(error, 1):
+            if not ALSO_REFUSED.allows(error, 1):
                 raise
             first = error
         async with self._meanwhile():
@@ -207,10 +189,10 @@ class StartupRequests:
         loop = asyncio.get_running_loop()
         began = loop.time()
         tell_at = began
-        refusals = _Refusals(REFUSAL_SECONDS)
+        refusals = Refusals(REFUSAL_SECONDS)
         for tries in count(2):
             waited = loop.time() - began
-            if refusals.accepts(error) or not _ALSO_REFUSED.allows(error, tries):
+            if refusals.accepts(error, loop.time()) or not ALSO_REFUSED.allows(error, tries):
                 raise error
             if loop.time() >= tell_at:
                 tell_at = loop.time() + _TOLD_SECONDS
@@ -238,8 +220,6 @@ class StartupRequests:
 
 _MAXIMUM_SECONDS = 5.0
 _TRIES_UNTIL_TOLD = 5
-_TOKEN_SECONDS = 60.0
-"""How long a refusal is retried when a pod is read: an expired token is replaced, and read again, in this time."""
 
 
 class ApiPodReader:
@@ -260,14 +240,14 @@ class ApiPodReader:
             ObjectError: the answer cannot be read.
         """
         backoff = Backoff(self._random, initial_seconds=0.2, maximum_seconds=_MAXIMUM_SECONDS)
-        refusals = _Refusals(_TOKEN_SECONDS)
+        loop, refusals = asyncio.get_running_loop(), Refusals(TOKEN_SECONDS)
         for tries in count(1):
             try:
                 answer = await self._connection.send(Request("GET", PODS.path(namespace, name)))
             except ApiError as error:
                 if error.status == 404:
                     return None
-                if refusals.accepts(error) or not _ALSO_REFUSED.allows(error, tries):
+                if refusals.accepts(error, loop.time()) or not ALSO_REFUSED.allows(error, tries):
                     raise
                 if tries == _TRIES_UNTIL_TOLD:
                     fields = {"pod": f"{namespace}/{name}", "status": error.status, "error": str(error)}

@@ -22,6 +22,7 @@ from tests.support.manual_clock import ManualClock
 from tests.unit.plugins.dynamic_resources.claims_api import CONFLICT, LOST, ClaimsApi
 
 POD, OTHER = pod("web"), pod("db")
+UNAUTHORIZED = ApiError(401, "Unauthorized", "the token has expired")
 GIVEN = allocation("gpu-0", node="n1")
 ELSEWHERE = allocation("gpu-0", node="n2")
 KEY = "default/one"
@@ -176,6 +177,29 @@ async def test_a_write_with_a_lost_response_that_took_effect_is_a_success(answer
     assert written.obj["metadata"]["resourceVersion"] == "102"
     assert len(it.api.reads) == 3, "it is asked until it answers"
     assert it.clock.now == pytest.approx(1.0 + 9.0)
+
+
+async def test_a_claim_whose_write_has_no_response_is_read_again_when_the_token_has_expired():
+    it = Writing(FREE)
+    it.api.lost = [None, LOST]
+    it.api.unread = [LOST, *[UNAUTHORIZED] * 50]
+
+    await it.reserve(allocate=True)
+
+    assert it.shown()["status"]["allocation"]["devices"] == GIVEN["devices"], (
+        "else its devices were given to the next"
+    )
+
+
+async def test_a_claim_that_may_not_be_read_for_a_minute_has_failed():
+    it = Writing(FREE)
+    it.api.lost = [None, LOST]
+    it.api.unread = [UNAUTHORIZED] * 100
+
+    with pytest.raises(ClaimError, match="connection lost"):
+        await it.reserve(allocate=True)
+
+    assert it.clock.now == pytest.approx(60.0)
 
 
 async def test_a_repeated_write_that_conflicts_with_itself_is_a_success():
