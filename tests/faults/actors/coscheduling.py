@@ -17,8 +17,9 @@ from tests.support.builders import pod_object
 from tests.support.manifests import MANIFESTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.simulator.apimachinery.objects import Object
     from tests.faults.daemon_runs import Life
@@ -111,6 +112,7 @@ class CoschedulingGroups(Actor):
                 waiting
                 and len({pod.scheduler_name for pod in waiting}) == 1
                 and len(pods) >= group["spec"]["minMember"]
+                and (placed or _has_min_resources(group, nodes, there))
                 and fit(waiting, needed, nodes, there, "", placed)
             ):
                 self.stage.find(f"{resource} {name} would fit, and waits", waiting[0].uid)
@@ -226,6 +228,15 @@ def _group_of(pod: Object) -> tuple[str, str]:
     if label:
         return _COSCHEDULING, label
     return _VOLCANO, pod["metadata"].get("annotations", {}).get(VOLCANO_ANNOTATIONS[0], "")
+
+
+def _has_min_resources(
+    group: Object, nodes: Mapping[str, NodeObject], there: Mapping[str, Sequence[PodInfo]]
+) -> bool:
+    """Whether all nodes together have the CPU that a group without placed pods asks for."""
+    asked = 1000 * int(group["spec"].get("minResources", {}).get("cpu", "0"))
+    used = sum(pod.resources.requests.get("cpu", 0) for pods in there.values() for pod in pods)
+    return asked <= sum(node.allocatable.get("cpu", 0) for node in nodes.values()) - used
 
 
 def _decoded(pod: Object) -> PodInfo:
