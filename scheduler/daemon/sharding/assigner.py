@@ -332,7 +332,8 @@ class Assigner:
             await self._delete(name)
         self._note_ignored(now_found.ignored)
         then = self._steps()
-        now, next_at = self._clock.monotonic(), then.next_at
+        # A time that came between the two was not acted on yet.
+        now, next_at = self._clock.monotonic(), min(now_found.next_at, then.next_at)
         if self._taking_until is not None and self._taking_until > now:
             next_at = min(next_at, self._taking_until)
         seconds = max(0.0, next_at - now)

@@ -31,7 +31,7 @@ from tests.integration.sharding.shard_replicas import (
 from tests.support import daemon_accounts
 from tests.support import frozen_processes as freezing
 from tests.support.builders import pod_object
-from tests.support.virtual_time import now
+from tests.support.virtual_time import LoopClock, now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -58,6 +58,31 @@ async def test_replicas_share_all_buckets_after_the_lease_duration_of_a_new_obje
         assert LEASE_SECONDS <= in_use - created < LEASE_SECONDS + 2
         assert sorted(len(each.in_state()) for each in (a, b, c)) == [85, 85, 86]
         assert it.object["spec"]["summary"] == "3 replicas, 0 buckets move"
+
+
+class PassingClock(LoopClock):
+    """A clock that goes on between two readings: the first two at a time of the loop are a little earlier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at, self._readings = -1.0, 0
+
+    def monotonic(self) -> float:
+        at = super().monotonic()
+        self._readings = self._readings + 1 if at == self._at else 1
+        self._at = at
+        return at if self._readings > 2 else at - 1e-6
+
+
+async def test_a_duration_that_ends_while_the_assigner_works_is_not_missed(tmp_path: Path) -> None:
+    async with shards(tmp_path) as it, it.process("a") as a:
+        a.replica._assigner._clock = PassingClock()
+        await it.until(lambda: it.object)
+        created = now()
+
+        in_use = await it.until(lambda: it.all_in_use(a))
+
+        assert LEASE_SECONDS <= in_use - created < LEASE_SECONDS + 2
 
 
 async def test_replicas_list_leases_and_the_assignment_where_the_server_does_not_stream_lists(
