@@ -81,7 +81,7 @@ class Refusals:
 ALSO_REFUSED: Final = RetryPolicy(also=REFUSALS)
 """For requests that are sent again until `Refusals` accepts the refusal."""
 TOKEN_SECONDS: Final = 60.0
-"""How long refusals are retried where only an answer can tell what is used: an expired token is replaced in this time."""
+"""How long refusals are retried where only the answer shows what is in use: an expired token is replaced in this time."""
 DEFERRED: Final = RetryPolicy(10, deferred_only=True)
 """For requests that may be carried out once only, as client-go."""
 DEFERRED_SECONDS: Final = 1.0

@@ -332,7 +332,7 @@ class Assigner:
             await self._delete(name)
         self._note_ignored(now_found.ignored)
         then = self._steps()
-        # A time that came between the two was not acted on yet.
+        # What became due between the two was not done, and `then` does not wait for it.
         now, next_at = self._clock.monotonic(), min(now_found.next_at, then.next_at)
         if self._taking_until is not None and self._taking_until > now:
             next_at = min(next_at, self._taking_until)
